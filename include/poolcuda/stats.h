@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The layout of the figures that libpoolcuda.so publishes in shared memory: the one public contract of the project,
+ * shared by the library (which writes) and by readers such as poolstat (which map it read-only).
+ *
+ * Where.   One segment per process: /dev/shm/poolcuda-UID-PID-START, mode 0600, where START is the process's start time
+ *          in clock ticks after boot (field 22 of /proc/PID/stat). It appears at the process's first CUDA call and is
+ *          unlinked at a normal exit; a killed process leaves it behind (compare start time and pid namespace).
+ * Shape.   struct poolcuda_header at offset 0; it names the offset, count and stride of each section. Sections may be
+ *          added at the end and records may grow inside their stride; a reader uses the header's strides, and refuses
+ *          another `version`.
+ * Units.   Bytes and nanoseconds; times are CLOCK_MONOTONIC unless the name says otherwise. Numbers are host-endian.
+ * Access.  Fields that change are written with relaxed atomic stores, so read them with __atomic_load_n(…, RELAXED) or
+ *          from a copy that the sequence has shown to be whole. Readers never lock and never write.
+ * Truth.   Counters only grow. `sequence` of a pool record covers that record and all cells of that pool: odd while a
+ * writer is inside; a copy is consistent when it was even and the same before and after. Retry for about a millisecond,
+ * then use what was read as approximate: with frees read before allocations no difference is negative.
+ */
+#ifndef POOLCUDA_STATS_H
+#define POOLCUDA_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define POOLCUDA_STATIC_ASSERT static_assert
+#else
+#define POOLCUDA_STATIC_ASSERT _Static_assert
+#endif
+
+#define POOLCUDA_MAGIC "POOLCUDA" /* eight bytes, no terminator */
+#define POOLCUDA_LAYOUT_VERSION 1u
+#define POOLCUDA_SHM_PREFIX "poolcuda-" /* the file's name below /dev/shm begins so */
+#define POOLCUDA_SHM_MAX_BYTES (512u * 1024u)
+
+#define POOLCUDA_MAX_POOLS 32u       /* pool records; what finds no room is not published */
+#define POOLCUDA_MAX_CELLS 64u       /* counter cells; likewise */
+#define POOLCUDA_MAX_EVENTS 256u     /* ring of events */
+#define POOLCUDA_MAX_CONFIG 48u      /* configuration entries */
+#define POOLCUDA_SIZE_CLASSES 40u    /* powers of two from 512 bytes: class k holds (256 << k, 512 << k] */
+#define POOLCUDA_LATENCY_BUCKETS 32u /* powers of two: bucket k counts [1 << k, 2 << k) ns */
+#define POOLCUDA_LATENCY_SAMPLE 64u  /* one call in this many is timed */
+
+/* ---- figures, each declared once: X(name, unit, kind, help) ---------------------------------------------------------
+ * unit: BYTES, COUNT, NS. kind: COUNTER (only grows), GAUGE, PEAK (highest value of a gauge), TAG (identity, not a
+ * figure). */
+
+/* Counters of one cell. Frees stand first: a reader that copies in this order never sees more freed than allocated. */
+#define POOLCUDA_CELL_COUNTERS(X)                                                          \
+    X(frees, COUNT, COUNTER, "blocks freed by the program")                                \
+    X(freed_requested_bytes, BYTES, COUNTER, "requested size of the blocks freed")         \
+    X(freed_live_bytes, BYTES, COUNTER, "rounded size of the blocks freed")                \
+    X(allocs, COUNT, COUNTER, "blocks handed to the program")                              \
+    X(hits, COUNT, COUNTER, "allocations served without a driver allocation")              \
+    X(misses, COUNT, COUNTER, "allocations that took a segment from the driver")           \
+    X(alloc_requested_bytes, BYTES, COUNTER, "requested size of the blocks handed out")    \
+    X(alloc_live_bytes, BYTES, COUNTER, "rounded size of the blocks handed out")           \
+    X(splits, COUNT, COUNTER, "free blocks split")                                         \
+    X(merges, COUNT, COUNTER, "free neighbours merged")                                    \
+    X(runtime_door, COUNT, COUNTER, "allocations and frees that came by the runtime door") \
+    X(bad_frees, COUNT, COUNTER, "frees refused: an address inside a segment that is no live block")
+
+/* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
+ * cells. */
+#define POOLCUDA_POOL_FIGURES(X)                                                                              \
+    X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                     \
+    X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                       \
+    X(ordered_bytes, BYTES, GAUGE, "cached: free in the order of one stream")                                 \
+    X(waiting_bytes, BYTES, GAUGE, "cached: waiting for a fence")                                             \
+    X(retired_bytes, BYTES, GAUGE, "never given out again, since waiting for its work failed")                \
+    X(largest_free_bytes, BYTES, GAUGE, "largest free block")                                                 \
+    X(releasable_bytes, BYTES, GAUGE, "bytes of wholly free segments")                                        \
+    X(segments, COUNT, GAUGE, "segments held")                                                                \
+    X(free_blocks, COUNT, GAUGE, "free blocks")                                                               \
+    X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                           \
+    X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                                     \
+    X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                             \
+    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes")                                                 \
+    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes")                                                     \
+    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes")                                               \
+    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes")                                               \
+    X(segment_allocs, COUNT, COUNTER, "segments taken from the driver")                                       \
+    X(segment_alloc_bytes, BYTES, COUNTER, "bytes taken from the driver")                                     \
+    X(segment_releases, COUNT, COUNTER, "segments given back to the driver")                                  \
+    X(segment_release_bytes, BYTES, COUNTER, "bytes given back to the driver")                                \
+    X(fences, COUNT, COUNTER, "fences recorded")                                                              \
+    X(waits, COUNT, COUNTER, "times a call waited for the GPU")                                               \
+    X(trims, COUNT, COUNTER, "times cached memory was given back by a limit, headroom or request")            \
+    X(oom_retries, COUNT, COUNTER, "driver out-of-memory answers that were met by giving cached memory back") \
+    X(oom_failures, COUNT, COUNTER, "allocations that failed for lack of memory")                             \
+    X(driver_ns, NS, COUNTER, "time spent in the driver by the pool")
+
+/* Why a call went to the driver untouched: X(name, help). Process-wide counters, in this order. */
+#define POOLCUDA_PASS_REASONS(X)                                          \
+    X(disabled, "POOL_ENABLE=0")                                          \
+    X(forked, "a forked child")                                           \
+    X(no_context, "no current context, or a destroyed one")               \
+    X(created_context, "a context that the program created itself")       \
+    X(closed_context, "a context that is being reset or released")        \
+    X(capture, "a stream capture is running")                             \
+    X(async, "stream-ordered allocation left to the driver")              \
+    X(zero_or_null, "size 0 or a NULL argument: the driver's own answer") \
+    X(foreign, "a free of memory that is not the pool's")                 \
+    X(tool, "compute-sanitizer is loaded")                                \
+    X(no_host_memory, "host memory ran out")                              \
+    X(no_driver, "a needed entry point is missing below")
+
+/* Events of the ring: X(name, help). */
+#define POOLCUDA_EVENT_TYPES(X)                                                                       \
+    X(growth, "a segment was taken from the driver")                                                  \
+    X(release, "a segment was given back to the driver")                                              \
+    X(trim, "cached memory was given back")                                                           \
+    X(oom_retry, "the driver was out of memory; cached memory was given back and it was asked again") \
+    X(oom, "an allocation failed for lack of memory")                                                 \
+    X(fallback, "something could not be pooled and was left to the driver")                           \
+    X(reset, "a context was reset, released or destroyed")                                            \
+    X(bad_free, "a free of an address that is no live block was refused")
+
+#define POOLCUDA_ENUM_PASS(name, help) POOLCUDA_PASS_##name,
+enum poolcuda_pass_reason { POOLCUDA_PASS_REASONS(POOLCUDA_ENUM_PASS) POOLCUDA_PASS_COUNT };
+#undef POOLCUDA_ENUM_PASS
+
+#define POOLCUDA_ENUM_EVENT(name, help) POOLCUDA_EVENT_##name,
+enum poolcuda_event_type { POOLCUDA_EVENT_none, POOLCUDA_EVENT_TYPES(POOLCUDA_ENUM_EVENT) POOLCUDA_EVENT_COUNT };
+#undef POOLCUDA_ENUM_EVENT
+
+enum poolcuda_kind { POOLCUDA_KIND_PLAIN = 1, POOLCUDA_KIND_ASYNC = 2 }; /* of segments, never mixed */
+
+enum poolcuda_state { POOLCUDA_STARTING = 0, POOLCUDA_RUNNING = 1, POOLCUDA_ENDED = 2 }; /* of the process */
+
+enum poolcuda_pool_state { POOLCUDA_POOL_UNUSED = 0, POOLCUDA_POOL_OPEN = 1, POOLCUDA_POOL_GONE = 2 };
+
+/* Why a request could not be met, in an out-of-memory event. */
+enum poolcuda_oom_reason {
+    POOLCUDA_OOM_NONE = 0,
+    POOLCUDA_OOM_DRIVER = 1, /* the driver had no more */
+    POOLCUDA_OOM_LIMIT = 2   /* POOL_LIMIT_MB */
+};
+
+/* ---- records ------------------------------------------------------------------------------------------------------
+ */
+
+#define POOLCUDA_FIELD(name, unit, kind, help) uint64_t name;
+
+struct poolcuda_section {
+    uint32_t offset; /* bytes from the segment's start, a multiple of 64 */
+    uint32_t count;
+    uint32_t stride; /* bytes from one record to the next, a multiple of 64 */
+    uint32_t reserved;
+};
+
+/* One per segment, at offset 0. Written once before `state` leaves STARTING, except where a comment says otherwise. */
+struct poolcuda_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t header_bytes; /* sizeof(struct poolcuda_header) of the writer */
+    uint64_t total_bytes;  /* size of the whole segment */
+    uint32_t pid;          /* in the owner's pid namespace */
+    uint32_t uid;
+    uint64_t start_ticks;   /* process start, clock ticks after boot (/proc/PID/stat, field 22) */
+    uint64_t pid_namespace; /* inode of /proc/self/ns/pid, 0 when unknown */
+    uint64_t created_ns;
+    uint64_t created_unix_ns;
+    uint64_t heartbeat_ns; /* changes: the last time that the library did anything slow, or one call in 64 */
+    uint64_t ended_ns;     /* changes: 0 until the process ended normally */
+    uint64_t
+        in_driver_since_ns;  /* changes: start of the pool's driver call in progress (the latest one), 0 when none */
+    uint32_t state;          /* changes: enum poolcuda_state */
+    uint32_t driver_version; /* changes: as cuDriverGetVersion gives it, 0 when unknown */
+    uint32_t runtime_only;   /* changes: 1 when no driver lies beneath the runtime */
+    uint32_t event_next;     /* changes: number of events ever written; the newest is (event_next − 1) mod count */
+    char library_version[24];
+    char command[64]; /* base name of the executable, terminated */
+    struct poolcuda_section config, pools, cells, events;
+    uint64_t pass_through[32];     /* changes: counters by enum poolcuda_pass_reason */
+    uint64_t proc_address_lookups; /* changes: counter of cuGetProcAddress calls seen */
+    uint64_t symbols_hooked;       /* changes: counter of look-ups answered with a hook (dlsym and cuGetProcAddress) */
+    uint64_t reserved[14];
+};
+
+struct poolcuda_config_entry {
+    char name[32];             /* as in the environment, terminated */
+    char value[88];            /* the value in force, as text with its unit, terminated */
+    uint32_t from_environment; /* 1: set by the user, 0: default */
+    uint32_t reserved;
+};
+
+struct poolcuda_pool {
+    uint64_t sequence;           /* changes; see Truth above */
+    uint32_t state;              /* enum poolcuda_pool_state */
+    uint32_t kind;               /* enum poolcuda_kind */
+    uint64_t context;            /* the context's handle, an opaque number */
+    uint64_t generation;         /* 1, 2, … for each life of a handle; unique in the process */
+    int32_t device;              /* ordinal in the process, −1 when unknown */
+    uint32_t limited;            /* 1 when `limit_bytes` is in force */
+    uint64_t limit_bytes;        /* POOL_LIMIT_MB */
+    uint64_t device_total_bytes; /* 0 when unknown */
+    uint64_t max_split_bytes;    /* blocks above this are never split, UINT64_MAX when unlimited */
+    uint8_t uuid[16];            /* zero when unknown */
+    char pci[16];                /* "0000:17:00.0", empty when unknown */
+    POOLCUDA_POOL_FIGURES(POOLCUDA_FIELD)
+    uint64_t tail[4];
+    uint64_t class_frees[POOLCUDA_SIZE_CLASSES]; /* counters by size class of the rounded size */
+    uint64_t class_allocs[POOLCUDA_SIZE_CLASSES];
+    uint64_t class_hits[POOLCUDA_SIZE_CLASSES];
+    uint64_t class_freed_bytes[POOLCUDA_SIZE_CLASSES]; /* live bytes of a class = alloc − freed */
+    uint64_t class_alloc_bytes[POOLCUDA_SIZE_CLASSES];
+    uint64_t class_cached_bytes[POOLCUDA_SIZE_CLASSES]; /* gauge: free blocks whose size is in the class */
+    uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];          /* sampled */
+    uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS];         /* every one */
+    uint64_t reserved[22];
+};
+
+/* Counters of one stream, or of what belongs to no stream (plain memory), in one pool. Summed over a pool's cells by
+ * the reader. */
+struct poolcuda_cell {
+    uint32_t pool; /* index of its pool record + 1; 0: unused */
+    uint32_t reserved0;
+    uint64_t stream; /* the stream's id, 0 for what belongs to no stream */
+    uint64_t thread; /* reserved for cells per thread, 0 */
+    POOLCUDA_CELL_COUNTERS(POOLCUDA_FIELD)
+    uint64_t reserved[9];
+};
+
+struct poolcuda_event {
+    uint64_t sequence; /* number of the event, from 1; written last, 0 while the record is being written */
+    uint64_t time_ns;
+    uint32_t type; /* enum poolcuda_event_type */
+    int32_t device;
+    uint32_t pool;            /* index of its pool record + 1, 0 when none */
+    uint32_t reason;          /* enum poolcuda_oom_reason, or the driver's result code in a fallback */
+    uint64_t requested_bytes; /* what was asked: the block (oom), the segment (growth, release), given back (trim) */
+    uint64_t live_bytes, cached_bytes, largest_free_bytes;
+    uint64_t device_free_bytes; /* UINT64_MAX when not asked */
+    uint32_t fragmentation_ppm; /* external fragmentation, parts per million */
+    uint32_t reserved0;
+    uint64_t reserved[6];
+};
+
+#undef POOLCUDA_FIELD
+
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_header) % 64 == 0, "the header fills cache lines");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_config_entry) == 128, "a configuration entry is 128 bytes");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_pool) % 64 == 0, "pool records share no cache line");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_cell) % 64 == 0, "cells share no cache line");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_event) == 128, "an event is 128 bytes");
+POOLCUDA_STATIC_ASSERT(POOLCUDA_PASS_COUNT <= 32, "reasons fit the header's table");
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The allocator: pools of device memory, one per context and life of it, over one struct device_ops. Knows blocks,
+ * streams and fences; calls no CUDA function by name and decides nothing about doors.
+ *
+ * Results are CUresult-style codes. POOL_PASS means: this call is not the pool's, the driver is to answer it; the
+ * reason has been counted. Sizes are bytes, addresses device addresses. All functions may be called from any thread,
+ * none with a lock of the caller's that a driver call might need. None changes errno.
+ */
+#ifndef POOLCUDA_POOL_H
+#define POOLCUDA_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/device.h"
+
+enum { POOL_PASS = -1 };
+
+enum pool_door { POOL_DOOR_DRIVER, POOL_DOOR_RUNTIME }; /* by which door a call came: for the figures alone */
+
+struct pool_options {
+    uint64_t segment_bytes;   /* least size of a segment */
+    uint64_t max_split_bytes; /* CONFIG_AUTO, CONFIG_NONE, or bytes */
+    uint64_t limit_bytes;     /* most that may be reserved per device, CONFIG_NONE: no limit */
+    uint64_t headroom_bytes;  /* device memory that growth leaves free */
+    uint64_t trim_bytes;      /* cached memory above this is given back after a free, CONFIG_NONE: never */
+};
+
+struct pool_system; /* all pools of a process over one device_ops */
+
+/* `ops` must outlive the system. NULL when host memory ran out. */
+struct pool_system *pool_system_create(const struct device_ops *ops, const struct pool_options *options);
+
+/* Give every segment back to the device and free all host memory. No other call may be running. For tests; a process
+ * never ends with it. */
+void pool_system_destroy(struct pool_system *system);
+
+/* Allocate in the calling thread's current context. 0 and *address (a multiple of 512 from its segment's start);
+ * DEVICE_OUT_OF_MEMORY after the whole ladder; POOL_PASS for size 0, NULL, no current context, a context that is not a
+ * primary one or is closed, and while a stream captures. */
+int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address);
+
+/* Free, as cuMemFree and cudaFree: waits for the block's context, then the block is idle. 0; POOL_PASS when the address
+ * lies in none of our segments (0 included); DEVICE_INVALID_VALUE when it lies in one and is no live block;
+ * DEVICE_INVALID_CONTEXT when it is ours and the thread has no current context; the code of a failed wait (the block is
+ * then retired: never given out again). */
+int pool_free(struct pool_system *system, uint64_t address, enum pool_door door);
+
+/* Free in stream order, as cuMemFreeAsync of a plain block: synchronises that stream, then the block is idle. Answers
+ * as pool_free. */
+int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door);
+
+/* A live block, as queries see it. */
+struct pool_block_info {
+    uint64_t base;
+    size_t requested;         /* what the program asked for */
+    size_t offset_in_segment; /* 0: the block starts its segment */
+    uint64_t id;              /* unique in the process, never reused */
+    struct device_context context;
+};
+
+/* The live block that holds `address` (inside its requested size). 0; POOL_PASS when the address lies in none of our
+ * segments; DEVICE_NOT_FOUND when it lies in one but in no live block. Counts nothing. */
+int pool_find(struct pool_system *system, uint64_t address, struct pool_block_info *info);
+
+/* Bytes that trimming the device would give back: what cuMemGetInfo has to add. */
+uint64_t pool_releasable(struct pool_system *system, int ordinal);
+
+/* Give wholly free segments of the device back until at most `keep_bytes` stay cached. Returns the bytes given back.
+ * Blocks. */
+uint64_t pool_trim(struct pool_system *system, int ordinal, uint64_t keep_bytes);
+
+/* Another driver call on this device ran out of memory: give back all that can be given back. True when anything was,
+ * so that a retry makes sense. */
+bool pool_relieve(struct pool_system *system, int ordinal);
+
+/* A context is about to be reset, released or destroyed: from now on its calls pass through; returns when no call is
+ * inside its pool. `handle` NULL: the primary context of `ordinal`. Then, after the real call, pool_context_settle: a
+ * context that still lives is reopened, else its blocks are forgotten and a new generation begins. Calls are paired, by
+ * the same thread. */
+void pool_context_close(struct pool_system *system, int ordinal, void *handle);
+void pool_context_settle(struct pool_system *system, int ordinal, void *handle);
+
+/* A stream of the process begins to capture / its capture ended. Nested and from any thread; begin is called before the
+ * driver's call and taken back by end if that fails. */
+void pool_capture_begin(struct pool_system *system);
+void pool_capture_end(struct pool_system *system);
+
+/* Walk every invariant of every pool: NULL when all hold, else a sentence naming the broken one (static storage). Takes
+ * the locks; may run beside other calls. */
+const char *pool_check(struct pool_system *system);
+
+/* Sums over all pools of a device (−1: all devices), for tests and for comparing with the figures. */
+struct pool_totals {
+    uint64_t live, requested, reserved, idle, ordered, waiting, retired, releasable, largest_free, blocks_live,
+        segments;
+};
+void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *totals);
+
+#endif
