@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Builds everything and runs the tests; see usage() below.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib.sh"
+
+usage() {
+    cat <<'END'
+Usage: scripts/test.sh [OPTION…]
+
+Builds everything (and installs what the build lacks) and runs all tests. Failing cases are shown with their output,
+skipped ones with their reason. The last line is "N passed, N failed, N skipped", counting test cases; the exit status
+is 0 when none failed.
+
+  --list               name the test cases (suite/program/case) and run none
+  --only PATTERN       run the cases whose name matches (*, ? and [] as in the shell; without them, a part of the name)
+  --sanitize WHICH     build with a sanitizer: address, undefined or thread
+  --debug, --release   build without optimisation; with all of it
+  --build-dir DIR      build in DIR instead of build, build-WHICH, … at the top of the tree
+  --mutants [NAME…]    apply each patch of tests/mutants (or those named) to a copy of the tree, one at a time, and run
+                       the tests until one fails; exit status 1 when a patch survives, or does not apply or build
+  --help               this text
+
+The compiler is $CC, or cc.
+END
+}
+usage_error() {
+    printf 'test.sh: %s\n' "$*" >&2
+    usage >&2
+    exit 2
+}
+
+list='' only='' sanitize='' type='' folder='' mutants='' names=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --only=* | --sanitize=* | --build-dir=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+    esac
+    case $1 in
+    --only | --sanitize | --build-dir) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
+    esac
+    case $1 in
+    --list) list=yes ;;
+    --only) only=$2 && shift ;;
+    --sanitize) sanitize=$2 && shift ;;
+    --build-dir) folder=$(realpath -m -- "$2") && shift ;;
+    --debug | --release) type=${1#--} ;;
+    --mutants)
+        mutants=yes
+        while [ $# -ge 2 ] && [[ $2 != -* ]]; do names+=("$2") && shift; done
+        ;;
+    --help | -h) usage && exit ;;
+    *) usage_error "unknown option: $1" ;;
+    esac
+    shift
+done
+case $sanitize in
+'' | address | undefined | thread) ;;
+*) usage_error "--sanitize takes address, undefined or thread, not: $sanitize" ;;
+esac
+
+if [ -n "$mutants" ]; then
+    [ -z "$list$only$sanitize$type" ] || usage_error "--mutants goes with no other option than --build-dir"
+    require patch
+    exec python3 "$tree/scripts/mutants.py" "$tree" "${folder:-$(build_base build-mutants)}" "${names[@]}"
+fi
+
+options=(--buildtype="${type:-debugoptimized}")
+command=(python3 "$tree/scripts/testcases.py")
+arguments=()
+[ -z "$list" ] || arguments+=(--list)
+[ -z "$only" ] || arguments+=(--only "$only")
+
+# Settings under which the sanitizers suit programs with a preloaded library; the user's own come last, and win.
+case $sanitize in
+address)
+    # The preloaded library stands before libasan in the list of libraries. The leak checker needs ptrace, which some
+    # containers refuse.
+    leaks=1
+    probe=$(mktemp)
+    printf 'int main(void) { return 0; }' | $(compiler) -x c -fsanitize=address -o "$probe" - 2>/dev/null &&
+        "$probe" 2>/dev/null || leaks=0
+    rm -f "$probe"
+    [ "$leaks" = 1 ] || say "The leak checker cannot run here: leaks are not looked for."
+    export ASAN_OPTIONS="verify_asan_link_order=0:halt_on_error=1:abort_on_error=1:detect_leaks=$leaks:${ASAN_OPTIONS:-}"
+    ;;
+undefined)
+    export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}"
+    options+=(-Dc_args="-fno-sanitize-recover=all ${CFLAGS:-}")
+    ;;
+thread)
+    export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
+    # Where addresses are more random than the sanitizer's layout of memory allows.
+    if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -gt 28 ] && setarch -R true 2>/dev/null; then
+        command=(setarch -R "${command[@]}")
+    fi
+    ;;
+esac
+if [ -n "$sanitize" ]; then
+    options+=(-Db_sanitize="$sanitize" -Db_lundef=false)
+    arguments+=(--timeout-multiplier 5)
+fi
+
+# A build that fails counts as a failed case.
+[ -n "$list" ] || trap 'say "0 passed, 1 failed, 0 skipped"' EXIT
+require
+prepare "${folder:-build${type:+-$type}${sanitize:+-$sanitize}}" "${options[@]}" >&2
+trap - EXIT
+"${command[@]}" "$build" "${arguments[@]}"
