@@ -2,7 +2,7 @@
  *
  * A bracket around system calls of ours that could hurt the guest: a write to a closed pipe (SIGPIPE), a file beyond
  * RLIMIT_FSIZE (SIGXFSZ), a thread cancelled at a call that it never made. Inside the bracket the calling thread gets
- * neither signal and is not cancelled; the calls fail with their codes. Keeps errno. Not to be nested.
+ * neither signal and is not cancelled; the calls fail with their codes. Keeps errno. Brackets may be nested.
  */
 #ifndef POOLCUDA_GUARD_H
 #define POOLCUDA_GUARD_H
