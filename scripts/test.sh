@@ -63,11 +63,11 @@ esac
 if [ -n "$mutants" ]; then
     [ -z "$list$only$sanitize$type" ] || usage_error "--mutants goes with no other option than --build-dir"
     require patch
-    exec python3 "$tree/scripts/mutants.py" "$tree" "${folder:-$(build_base build-mutants)}" "${names[@]}"
+    exec python3 -B "$tree/scripts/mutants.py" "$tree" "${folder:-$(build_base build-mutants)}" "${names[@]}"
 fi
 
 options=(--buildtype="${type:-debugoptimized}")
-command=(python3 "$tree/scripts/testcases.py")
+command=(python3 -B "$tree/scripts/testcases.py")
 arguments=()
 [ -z "$list" ] || arguments+=(--list)
 [ -z "$only" ] || arguments+=(--only "$only")
