@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Plays an allocation trace with the CUDA runtime; see player.h.
+ */
+#include "player.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cuda_runtime_api.h>
+
+#include "ranges.h"
+#include "stamp.h"
+
+/* A block of the trace while it is live. */
+struct block {
+    void *address; /* NULL: not live, or its allocation failed */
+    struct range range;
+    uint64_t number; /* unique over all repetitions: what the stamp is made from */
+    bool in_ranges, stamped;
+};
+
+struct player {
+    const struct trace *trace;
+    const struct player_options *options;
+    struct player_report *report;
+    pthread_mutex_t report_lock;
+    struct ranges *ranges;
+    struct block *blocks;
+    unsigned repetition;
+};
+
+/* One thread of the player, with counters of its own that are added to the report when it is done. */
+struct hand {
+    struct player *player;
+    unsigned index;
+    cudaStream_t stream; /* a thread that plays alone uses the default stream */
+    struct player_report counts;
+    pthread_t thread;
+};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+__attribute__((format(printf, 2, 3))) static void complain(struct player *player, const char *format, ...) {
+    pthread_mutex_lock(&player->report_lock);
+    if (player->report->message_count < PLAYER_MESSAGES) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(player->report->messages[player->report->message_count++], sizeof player->report->messages[0], format,
+                  arguments);
+        va_end(arguments);
+    }
+    pthread_mutex_unlock(&player->report_lock);
+}
+
+/* Count and list a call that failed; true when it did. */
+static bool failed(struct hand *hand, cudaError_t result, const char *call, uint64_t seq) {
+    if (result == cudaSuccess) return false;
+    cudaGetLastError(); /* counted here, so not to be found by a later call */
+    hand->counts.other_errors++;
+    complain(hand->player, "seq %" PRIu64 ": %s: %s (%s)", seq, call, cudaGetErrorName(result),
+             cudaGetErrorString(result));
+    return true;
+}
+
+static size_t scaled(const struct player *player, uint64_t size) {
+    double bytes = (double)size * player->options->scale;
+    return bytes < 1 ? 1 : (size_t)bytes;
+}
+
+static void work_on(struct hand *hand, struct block *block, uint64_t seq) {
+    size_t size = block->range.size;
+    if (failed(hand, cudaMemsetAsync(block->address, (int)(block->number & 0xFF), size, hand->stream),
+               "cudaMemsetAsync", seq))
+        return;
+    hand->counts.memsets++;
+    block->stamped =
+        !failed(hand, stamp_write(block->address, size, block->number, hand->stream), "cudaMemcpyAsync", seq);
+}
+
+static void play_alloc(struct hand *hand, const struct trace_event *event) {
+    struct player *player = hand->player;
+    struct block *block = &player->blocks[event->block];
+    struct range other;
+    size_t size = scaled(player, event->size);
+    void *address = NULL;
+
+    uint64_t start = now_ns();
+    cudaError_t result = cudaMalloc(&address, size);
+    hand->counts.alloc_ns += now_ns() - start;
+    if (result != cudaSuccess) {
+        cudaGetLastError();
+        hand->counts.alloc_failures++;
+        complain(player, "seq %" PRIu64 ": cudaMalloc of %zu bytes: %s", event->seq, size, cudaGetErrorName(result));
+        return;
+    }
+    hand->counts.allocs++;
+    *block = (struct block){.address = address,
+                            .range = {(uintptr_t)address, size},
+                            .number = (uint64_t)player->repetition * player->trace->blocks + event->block};
+    switch (ranges_add(player->ranges, &block->range, &other)) {
+    case RANGES_ADDED:
+        block->in_ranges = true;
+        break;
+    case RANGES_OVERLAP:
+        hand->counts.overlaps++;
+        complain(player, "seq %" PRIu64 ": cudaMalloc gave %zu bytes at %p, but %zu bytes at %p are live", event->seq,
+                 size, address, other.size, (void *)other.start);
+        break;
+    case RANGES_NO_MEMORY:
+        hand->counts.other_errors++;
+        complain(player, "seq %" PRIu64 ": out of host memory", event->seq);
+        break;
+    }
+    if (player->options->work) work_on(hand, block, event->seq);
+}
+
+/* `seq` is for messages. */
+static void free_block(struct hand *hand, struct block *block, uint64_t seq) {
+    if (block->address == NULL) return;
+    if (block->stamped) {
+        bool intact;
+        cudaError_t result = stamp_check(block->address, block->range.size, block->number, hand->stream, &intact);
+        if (!failed(hand, result, "cudaMemcpyAsync", seq)) {
+            hand->counts.stamps_checked++;
+            if (!intact) {
+                hand->counts.stamps_violated++;
+                complain(hand->player, "seq %" PRIu64 ": the block of %zu bytes at %p was overwritten by another", seq,
+                         block->range.size, block->address);
+            }
+        }
+    }
+    if (block->in_ranges) ranges_remove(hand->player->ranges, &block->range);
+    void *address = block->address;
+    block->address = NULL;
+    uint64_t start = now_ns();
+    cudaError_t result = cudaFree(address);
+    hand->counts.free_ns += now_ns() - start;
+    if (!failed(hand, result, "cudaFree", seq)) hand->counts.frees++;
+}
+
+static void *play_events(void *argument) {
+    struct hand *hand = argument;
+    struct player *player = hand->player;
+    const struct trace *trace = player->trace;
+
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_event *event = &trace->events[i];
+        if (event->block % player->options->threads != hand->index) continue;
+        if (event->op == TRACE_ALLOC)
+            play_alloc(hand, event);
+        else
+            free_block(hand, &player->blocks[event->block], event->seq);
+        if (i == trace->peak_event && player->repetition == 0)
+            failed(hand, cudaMemGetInfo(&hand->counts.at_peak.free_bytes, &hand->counts.at_peak.total_bytes),
+                   "cudaMemGetInfo", event->seq);
+    }
+    return NULL;
+}
+
+/* Let others look at the process while its blocks are live. */
+static void hold(const struct player_options *options) {
+    if (options->hold_s <= 0 && options->wait_fd < 0) return;
+    fputs("replay: every event was played; holding\n", stderr);
+    if (options->hold_s > 0) {
+        double whole = (double)(time_t)options->hold_s;
+        struct timespec rest = {(time_t)whole, (long)((options->hold_s - whole) * 1e9)};
+        nanosleep(&rest, NULL);
+    }
+    if (options->wait_fd >= 0) {
+        struct pollfd descriptor = {.fd = options->wait_fd, .events = POLLIN};
+        poll(&descriptor, 1, -1);
+    }
+}
+
+static void add_counts(struct player_report *report, const struct player_report *counts) {
+    report->allocs += counts->allocs;
+    report->frees += counts->frees;
+    report->memsets += counts->memsets;
+    report->alloc_failures += counts->alloc_failures;
+    report->stamps_checked += counts->stamps_checked;
+    report->stamps_violated += counts->stamps_violated;
+    report->overlaps += counts->overlaps;
+    report->other_errors += counts->other_errors;
+    report->alloc_ns += counts->alloc_ns;
+    report->free_ns += counts->free_ns;
+    if (counts->at_peak.total_bytes > 0) report->at_peak = counts->at_peak;
+}
+
+static void play_once(struct player *player, struct hand *hands) {
+    const struct player_options *options = player->options;
+    const struct trace *trace = player->trace;
+    uint64_t start = now_ns(), held = 0;
+    unsigned started = 0;
+
+    if (options->threads == 1) {
+        play_events(&hands[0]);
+    } else {
+        for (; started < options->threads; started++) {
+            if (pthread_create(&hands[started].thread, NULL, play_events, &hands[started]) != 0) break;
+        }
+        if (started < options->threads) {
+            player->report->other_errors++;
+            complain(player, "only %u threads could be started", started);
+        }
+        for (unsigned i = 0; i < started; i++) pthread_join(hands[i].thread, NULL);
+    }
+    if (player->repetition + 1 == options->repeat) {
+        held = now_ns();
+        hold(options);
+        held = now_ns() - held;
+    }
+    uint64_t last_seq = trace->count > 0 ? trace->events[trace->count - 1].seq : 0;
+    for (size_t i = 0; i < trace->blocks; i++) free_block(&hands[i % options->threads], &player->blocks[i], last_seq);
+    options->repeat_s[player->repetition] = (double)(now_ns() - start - held) / 1e9;
+}
+
+static bool streams_create(struct player *player, struct hand *hands) {
+    for (unsigned i = 0; i < player->options->threads; i++) {
+        hands[i].player = player;
+        hands[i].index = i;
+        if (player->options->threads == 1) continue;
+        cudaError_t result = cudaStreamCreateWithFlags(&hands[i].stream, cudaStreamNonBlocking);
+        if (result != cudaSuccess) {
+            complain(player, "cudaStreamCreateWithFlags: %s", cudaGetErrorString(result));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void streams_destroy(struct player *player, struct hand *hands) {
+    for (unsigned i = 0; i < player->options->threads; i++) {
+        if (hands[i].stream != NULL) failed(&hands[i], cudaStreamDestroy(hands[i].stream), "cudaStreamDestroy", 0);
+    }
+}
+
+static bool memory_info(struct player *player, struct player_memory *memory) {
+    cudaError_t result = cudaMemGetInfo(&memory->free_bytes, &memory->total_bytes);
+    if (result != cudaSuccess) complain(player, "cudaMemGetInfo: %s", cudaGetErrorString(result));
+    return result == cudaSuccess;
+}
+
+bool player_play(const struct trace *trace, const struct player_options *options, struct player_report *report) {
+    struct player player = {.trace = trace, .options = options, .report = report};
+    bool played = false;
+
+    *report = (struct player_report){0};
+    pthread_mutex_init(&player.report_lock, NULL);
+    struct hand *hands = calloc(options->threads, sizeof *hands);
+    player.blocks = calloc(trace->blocks + 1, sizeof *player.blocks);
+    player.ranges = ranges_create();
+    if (hands == NULL || player.blocks == NULL || player.ranges == NULL) {
+        complain(&player, "out of host memory");
+        goto done;
+    }
+    if (!memory_info(&player, &report->before)) goto done;
+    played = streams_create(&player, hands);
+    if (played) {
+        for (; player.repetition < options->repeat; player.repetition++) play_once(&player, hands);
+    }
+    streams_destroy(&player, hands);
+    if (!memory_info(&player, &report->after)) report->other_errors++;
+    for (unsigned i = 0; i < options->threads; i++) add_counts(report, &hands[i].counts);
+done:
+    if (player.ranges != NULL) ranges_destroy(player.ranges);
+    free(player.blocks);
+    free(hands);
+    pthread_mutex_destroy(&player.report_lock);
+    return played;
+}
