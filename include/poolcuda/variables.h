@@ -18,7 +18,7 @@
 #define POOLCUDA_VARIABLES(X)                                                                                  \
     X(POOL_ENABLE, enable, FLAG, 1, 0, 1, "0 or 1", "0: pass every call through to the driver")                \
     X(POOL_FREE, free_mode, WORD, 0, 0, 0, "sync", "what cudaFree waits for: sync (as the driver does)")       \
-    X(POOL_MAX_SPLIT_MB, max_split, SIZE_MB, POOLCUDA_VALUE_AUTO, 1, 1u << 24, "auto, none, or 1 to 16777216", \
+    X(POOL_MAX_SPLIT_MB, max_split, SIZE_MB, POOLCUDA_VALUE_AUTO, 2, 1u << 24, "auto, none, or 2 to 16777216", \
       "blocks above this are never split, and larger requests get a segment of their own")                     \
     X(POOL_SEGMENT_MB, segment, SIZE_MB, 16, 2, 1u << 20, "2 to 1048576", "least size of a segment")           \
     X(POOL_LIMIT_MB, limit, SIZE_MB, POOLCUDA_VALUE_NONE, 1, 1u << 24, "none, or 1 to 16777216",               \

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Contexts and the pools that serve them. A context is its handle plus a generation of our own, since a handle comes
+ * back after a reset. Pools and devices are made at their first use and never freed, so that a pointer to one, once
+ * found, stays good; threads cache what they found last.
+ */
+#include "pool/internal.h"
+
+#include <stdlib.h>
+
+#include "config/log.h"
+
+struct context_cache {
+    const struct pool_system *system;
+    uint64_t epoch;
+    void *handle;
+    struct pool *pool;
+};
+
+static _Thread_local struct context_cache cache __attribute__((tls_model("initial-exec")));
+
+static struct device_state *device_of(struct pool_system *system, struct device_context context) {
+    struct device_state *device = system->devices;
+    while (device && device->ordinal != context.ordinal) device = device->next;
+    return device;
+}
+
+/* Under contexts_lock. NULL when host memory ran out. */
+static struct device_state *device_add(struct pool_system *system, struct device_context context,
+                                       const struct device_info *info) {
+    struct device_state *device = calloc(1, sizeof *device);
+    if (!device) return NULL;
+    device->ordinal = context.ordinal;
+    pthread_mutex_init(&device->lock, NULL);
+    device->info = *info;
+    device->total = info->total_bytes;
+    device->max_split = policy_max_split(&system->options, device->total);
+    device->next = system->devices;
+    system->devices = device;
+    return device;
+}
+
+/* Under contexts_lock. A context that comes back under its old handle gets its old pool, which is empty. */
+static struct pool *pool_add(struct pool_system *system, struct device_state *device, struct device_context context) {
+    for (struct pool *old = atomic_load(&system->pools); old; old = old->next)
+        if (old->context.handle == context.handle && old->device == device) return old;
+    struct pool *pool = calloc(1, sizeof *pool);
+    if (!pool) return NULL;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->changed, NULL);
+    pool->system = system;
+    pool->device = device;
+    pool->context = context;
+    pool->kind = SEGMENT_PLAIN;
+    pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
+    figures_open(pool);
+    pool->next = atomic_load(&system->pools);
+    atomic_store(&system->pools, pool);
+    return pool;
+}
+
+/* Under contexts_lock. */
+static struct context_entry *entry_of(struct pool_system *system, const void *handle) {
+    for (size_t i = 0; i < system->context_count; i++)
+        if (system->contexts[i].handle == handle) return &system->contexts[i];
+    return NULL;
+}
+
+/* A context that was not seen before: the questions go to the driver with no lock held, so two threads may ask at once;
+ * the first answer stays. */
+static struct pool *context_adopt(struct pool_system *system, struct device_context context,
+                                  enum poolcuda_pass_reason *reason) {
+    const struct device_ops *ops = system->ops;
+    bool primary = ops->context_primary(ops->self, context);
+    struct device_info info = {0};
+    if (primary) ops->device_describe(ops->self, context, &info);
+
+    struct pool *pool = NULL;
+    pthread_mutex_lock(&system->contexts_lock);
+    struct context_entry *entry = entry_of(system, context.handle);
+    if (entry) {
+        pool = entry->pool;
+    } else if (system->context_count == CONTEXTS_MAX) {
+        primary = false;
+    } else {
+        if (primary) {
+            struct device_state *device = device_of(system, context);
+            if (!device) device = device_add(system, context, &info);
+            if (device) pool = pool_add(system, device, context);
+            if (!pool) *reason = POOLCUDA_PASS_no_host_memory;
+        }
+        if (pool || !primary) system->contexts[system->context_count++] = (struct context_entry){context.handle, pool};
+    }
+    pthread_mutex_unlock(&system->contexts_lock);
+    if (!primary) *reason = POOLCUDA_PASS_created_context;
+    return pool;
+}
+
+struct pool *contexts_pool(struct pool_system *system, struct device_context context,
+                           enum poolcuda_pass_reason *reason) {
+    uint64_t epoch = atomic_load_explicit(&system->epoch, memory_order_acquire);
+    if (cache.handle == context.handle && cache.epoch == epoch && cache.system == system) return cache.pool;
+
+    *reason = POOLCUDA_PASS_created_context;
+    pthread_mutex_lock(&system->contexts_lock);
+    struct context_entry *entry = entry_of(system, context.handle);
+    struct pool *pool = entry ? entry->pool : NULL;
+    pthread_mutex_unlock(&system->contexts_lock);
+    if (!entry) pool = context_adopt(system, context, reason);
+    if (pool) cache = (struct context_cache){system, epoch, context.handle, pool};
+    return pool;
+}
+
+void pool_leave(struct pool *pool) {
+    if (atomic_fetch_sub(&pool->inside, 1) == 1 && atomic_load(&pool->status) == POOL_CLOSED) {
+        pthread_mutex_lock(&pool->lock);
+        pthread_cond_broadcast(&pool->changed);
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
+
+/* The pool in service for a handle, or for the device's primary context. */
+static struct pool *pool_in_service(struct pool_system *system, int ordinal, const void *handle) {
+    struct pool *pool = NULL;
+    pthread_mutex_lock(&system->contexts_lock);
+    for (size_t i = 0; i < system->context_count && !pool; i++) {
+        struct pool *candidate = system->contexts[i].pool;
+        if (candidate && (handle ? candidate->context.handle == handle : candidate->context.ordinal == ordinal))
+            pool = candidate;
+    }
+    pthread_mutex_unlock(&system->contexts_lock);
+    return pool;
+}
+
+void pool_context_close(struct pool_system *system, int ordinal, void *handle) {
+    struct pool *pool = pool_in_service(system, ordinal, handle);
+    if (!pool) return;
+    pthread_mutex_lock(&pool->lock);
+    pool->closers++;
+    atomic_store(&pool->status, POOL_CLOSED);
+    while (atomic_load(&pool->inside) > 0) pthread_cond_wait(&pool->changed, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* The context is gone, and with it all that it had from the driver. */
+static void pool_begin_generation(struct pool *pool) {
+    struct pool_system *system = pool->system;
+    figures_event(pool, POOLCUDA_EVENT_reset, pool->reserved, UINT64_MAX, 0);
+    pthread_mutex_lock(&pool->device->lock);
+    pool->device->reserved -= pool->reserved;
+    pthread_mutex_unlock(&pool->device->lock);
+    figures_begin(pool);
+    heap_forget(pool);
+    figures_end(pool);
+    stats_pool_gone(pool->figures);
+    pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
+    pool->next_id = 0;
+    figures_open(pool);
+}
+
+/* The table forgets the context: whatever comes back under its handle is asked about anew. */
+static void entry_forget(struct pool_system *system, const void *handle) {
+    pthread_mutex_lock(&system->contexts_lock);
+    struct context_entry *entry = entry_of(system, handle);
+    if (entry) {
+        *entry = system->contexts[--system->context_count];
+        atomic_fetch_add(&system->epoch, 1);
+    }
+    pthread_mutex_unlock(&system->contexts_lock);
+}
+
+/* The pool that awaits a settle: another thread's may already have taken it out of service. */
+static struct pool *pool_closed(struct pool_system *system, int ordinal, const void *handle) {
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (handle ? pool->context.handle != handle : pool->context.ordinal != ordinal) continue;
+        pthread_mutex_lock(&pool->lock);
+        bool closed = pool->closers > 0;
+        pthread_mutex_unlock(&pool->lock);
+        if (closed) return pool;
+    }
+    return NULL;
+}
+
+void pool_context_settle(struct pool_system *system, int ordinal, void *handle) {
+    struct pool *pool = pool_closed(system, ordinal, handle);
+    if (!pool) {
+        if (handle) entry_forget(system, handle);
+        return;
+    }
+    bool alive = system->ops->context_alive(system->ops->self, pool->context);
+    if (!alive) entry_forget(system, pool->context.handle);
+    pthread_mutex_lock(&pool->lock);
+    if (!alive) pool_begin_generation(pool);
+    if (--pool->closers == 0) {
+        atomic_store(&pool->status, POOL_OPEN);
+        pthread_cond_broadcast(&pool->changed);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!alive) log_line(LOG_EVENT, "device %d: its context is gone, its blocks are forgotten", pool->device->ordinal);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the pool writes into its records of the figures. The pool's own sums decide; the records follow them inside one
+ * bracket of the sequence.
+ */
+#include "pool/internal.h"
+
+#include <string.h>
+#include <time.h>
+
+uint64_t figures_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+void figures_open(struct pool *pool) {
+    struct poolcuda_pool *figures = stats_pool_open();
+    const struct device_state *device = pool->device;
+    figures->kind = pool->kind == SEGMENT_ASYNC ? POOLCUDA_KIND_ASYNC : POOLCUDA_KIND_PLAIN;
+    figures->context = (uint64_t)(uintptr_t)pool->context.handle;
+    figures->generation = pool->generation;
+    figures->device = device->ordinal;
+    figures->limited = pool->system->options.limit_bytes != CONFIG_NONE;
+    figures->limit_bytes = figures->limited ? pool->system->options.limit_bytes : 0;
+    figures->device_total_bytes = device->total;
+    figures->max_split_bytes = device->max_split;
+    memcpy(figures->uuid, device->info.uuid, sizeof figures->uuid);
+    memcpy(figures->pci, device->info.pci, sizeof figures->pci);
+    pool->figures = figures;
+    pool->cell = stats_cell_open(figures, 0);
+    stats_pool_publish(figures);
+}
+
+void figures_begin(struct pool *pool) {
+    stats_write_begin(pool->figures);
+}
+
+void figures_end(struct pool *pool) {
+    struct poolcuda_pool *figures = pool->figures;
+    uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+    stats_set(&figures->reserved_bytes, pool->reserved);
+    stats_set(&figures->idle_bytes, pool->idle_bytes);
+    stats_set(&figures->ordered_bytes, pool->ordered_bytes);
+    stats_set(&figures->waiting_bytes, pool->waiting_bytes);
+    stats_set(&figures->retired_bytes, pool->retired_bytes);
+    stats_set(&figures->largest_free_bytes, pool->idle.largest);
+    stats_set(&figures->releasable_bytes, pool->releasable);
+    stats_set(&figures->segments, pool->segment_count);
+    stats_set(&figures->free_blocks, pool->idle.count);
+    stats_raise(&figures->peak_requested_bytes, pool->requested);
+    stats_raise(&figures->peak_live_bytes, pool->live);
+    stats_raise(&figures->peak_reserved_bytes, pool->reserved);
+    stats_raise(&figures->peak_cached_bytes, cached);
+    stats_raise(&figures->peak_idle_bytes, pool->idle_bytes);
+    stats_raise(&figures->peak_ordered_bytes, pool->ordered_bytes);
+    stats_raise(&figures->peak_waiting_bytes, pool->waiting_bytes);
+    stats_write_end(figures);
+}
+
+void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum pool_door door) {
+    struct poolcuda_cell *cell = pool->cell;
+    struct poolcuda_pool *figures = pool->figures;
+    unsigned class = stats_size_class(block->size);
+    stats_add(&cell->allocs, 1);
+    stats_add(hit ? &cell->hits : &cell->misses, 1);
+    stats_add(&cell->alloc_requested_bytes, block->requested);
+    stats_add(&cell->alloc_live_bytes, block->size);
+    if (door == POOL_DOOR_RUNTIME) stats_add(&cell->runtime_door, 1);
+    stats_add(&figures->class_allocs[class], 1);
+    if (hit) stats_add(&figures->class_hits[class], 1);
+    stats_add(&figures->class_alloc_bytes[class], block->size);
+}
+
+void figures_free(struct pool *pool, const struct block *block, enum pool_door door) {
+    struct poolcuda_cell *cell = pool->cell;
+    struct poolcuda_pool *figures = pool->figures;
+    unsigned class = stats_size_class(block->size);
+    stats_add(&cell->frees, 1);
+    stats_add(&cell->freed_requested_bytes, block->requested);
+    stats_add(&cell->freed_live_bytes, block->size);
+    if (door == POOL_DOOR_RUNTIME) stats_add(&cell->runtime_door, 1);
+    stats_add(&figures->class_frees[class], 1);
+    stats_add(&figures->class_freed_bytes[class], block->size);
+}
+
+void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,
+                   uint32_t reason) {
+    uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+    struct poolcuda_event event = {
+        .type = type,
+        .device = pool->device->ordinal,
+        .pool = stats_pool_number(pool->figures),
+        .reason = reason,
+        .requested_bytes = bytes,
+        .live_bytes = pool->live,
+        .cached_bytes = cached,
+        .largest_free_bytes = pool->idle.largest,
+        .device_free_bytes = device_free,
+        .fragmentation_ppm = cached ? (uint32_t)(1000000.0 * (1.0 - (double)pool->idle.largest / (double)cached)) : 0,
+    };
+    stats_event(&event);
+    stats_set(&stats_header()->heartbeat_ns, figures_clock());
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Segments from and to the driver: how much is taken, what is given back first, and the ladder of an allocation that
+ * finds no memory. No lock is held across a driver call; a pool's `inside` keeps its context from being closed
+ * meanwhile.
+ */
+#include "pool/internal.h"
+
+#include "config/log.h"
+
+/* ---- the driver, timed ---- */
+
+static uint64_t driver_enter(void) {
+    uint64_t now = figures_clock();
+    stats_set(&stats_header()->in_driver_since_ns, now);
+    return now;
+}
+
+/* Returns the nanoseconds since `entered`. */
+static uint64_t driver_leave(uint64_t entered) {
+    stats_set(&stats_header()->in_driver_since_ns, 0);
+    return figures_clock() - entered;
+}
+
+/* ---- what a device has room for ---- */
+
+/* Count `bytes` as reserved, before the driver is asked, so that threads together keep to the limit. False: over the
+ * limit. */
+static bool device_promise(struct pool *pool, uint64_t bytes) {
+    struct device_state *device = pool->device;
+    uint64_t limit = pool->system->options.limit_bytes;
+    pthread_mutex_lock(&device->lock);
+    bool within = bytes <= limit && device->reserved <= limit - bytes;
+    if (within) device->reserved += bytes;
+    pthread_mutex_unlock(&device->lock);
+    return within;
+}
+
+static void device_return(struct device_state *device, uint64_t bytes) {
+    pthread_mutex_lock(&device->lock);
+    device->reserved -= bytes;
+    pthread_mutex_unlock(&device->lock);
+}
+
+struct room {
+    uint64_t limit;       /* bytes that POOL_LIMIT_MB still permits */
+    uint64_t headroom;    /* bytes that may be taken with the headroom left free */
+    uint64_t device_free; /* the driver's answer, UINT64_MAX when not asked */
+};
+
+static struct room device_room(struct pool *pool) {
+    const struct pool_options *options = &pool->system->options;
+    const struct device_ops *ops = pool->system->ops;
+    struct room room = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    size_t free_bytes, total_bytes;
+    if (options->headroom_bytes && ops->memory_info(ops->self, pool->context, &free_bytes, &total_bytes) == DEVICE_OK) {
+        room.device_free = free_bytes;
+        room.headroom = free_bytes > options->headroom_bytes ? free_bytes - options->headroom_bytes : 0;
+    }
+    if (options->limit_bytes != CONFIG_NONE) {
+        pthread_mutex_lock(&pool->device->lock);
+        uint64_t reserved = pool->device->reserved;
+        pthread_mutex_unlock(&pool->device->lock);
+        room.limit = options->limit_bytes > reserved ? options->limit_bytes - reserved : 0;
+    }
+    return room;
+}
+
+static uint64_t room_bytes(const struct room *room) {
+    return room->limit < room->headroom ? room->limit : room->headroom;
+}
+
+/* ---- give back ---- */
+
+/* The wholly free segment to give back for `enough` bytes: the smallest that covers them, else the largest. Under
+ * pool->lock. */
+static struct segment *pick_release(const struct pool *pool, uint64_t enough) {
+    struct segment *covering = NULL, *largest = NULL;
+    for (struct segment *segment = pool->free_segments; segment; segment = segment->free_next) {
+        if (!largest || segment->size > largest->size) largest = segment;
+        if (segment->size >= enough && (!covering || segment->size < covering->size)) covering = segment;
+    }
+    return covering ? covering : largest;
+}
+
+/* Is a segment of `size` a better choice than one of `other`, for `enough` bytes? */
+static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
+    if (other == 0) return true;
+    if (size >= enough) return other < enough || size < other;
+    return other < enough && size > other;
+}
+
+/* A segment that pool->lock holders cannot find any more goes to the driver. No lock held, pool->inside counted. */
+static void segment_give_back(struct pool *pool, struct segment *segment) {
+    const struct device_ops *ops = pool->system->ops;
+    uint64_t entered = driver_enter();
+    int code = ops->segment_release(ops->self, pool->context, pool->kind, segment->address);
+    uint64_t spent = driver_leave(entered);
+    device_return(pool->device, segment->size);
+    if (code != DEVICE_OK)
+        log_line(LOG_WARNING, "device %d: the driver answered %d to the release of %zu bytes", pool->device->ordinal,
+                 code, segment->size);
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->figures->segment_releases, 1);
+    stats_add(&pool->figures->segment_release_bytes, segment->size);
+    stats_add(&pool->figures->driver_ns, spent);
+    figures_end(pool);
+    figures_event(pool, POOLCUDA_EVENT_release, segment->size, UINT64_MAX, 0);
+    records_put_segment(&pool->records, segment);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Under pool->lock. */
+static void segment_detach(struct pool *pool, struct segment *segment) {
+    figures_begin(pool);
+    heap_detach_segment(pool, segment);
+    figures_end(pool);
+}
+
+/* One wholly free segment of any pool of the device. Returns its size, 0 when there is none. */
+static uint64_t release_one(struct pool_system *system, const struct device_state *device, uint64_t enough) {
+    struct pool *best = NULL;
+    uint64_t best_size = 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        pthread_mutex_lock(&pool->lock);
+        const struct segment *segment = atomic_load(&pool->status) == POOL_OPEN ? pick_release(pool, enough) : NULL;
+        if (segment && release_better(segment->size, best_size, enough)) {
+            best = pool;
+            best_size = segment->size;
+        }
+        pthread_mutex_unlock(&pool->lock);
+    }
+    if (!best) return 0;
+
+    pthread_mutex_lock(&best->lock);
+    struct segment *segment = atomic_load(&best->status) == POOL_OPEN ? pick_release(best, enough) : NULL;
+    uint64_t size = 0;
+    if (segment) {
+        size = segment->size;
+        segment_detach(best, segment);
+        atomic_fetch_add(&best->inside, 1);
+    }
+    pthread_mutex_unlock(&best->lock);
+    if (segment) {
+        segment_give_back(best, segment);
+        pool_leave(best);
+    }
+    return size;
+}
+
+static uint64_t device_cached(struct pool_system *system, const struct device_state *device) {
+    uint64_t cached = 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        pthread_mutex_lock(&pool->lock);
+        cached += pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return cached;
+}
+
+uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep) {
+    uint64_t released = 0;
+    while (released < enough && (keep == 0 || device_cached(system, device) > keep)) {
+        uint64_t size = release_one(system, device, enough - released);
+        if (size == 0) break;
+        released += size;
+    }
+    return released;
+}
+
+bool grow_settle_waiting(struct pool_system *system, struct device_state *device) {
+    const struct device_ops *ops = system->ops;
+    bool settled = false;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        pthread_mutex_lock(&pool->lock);
+        struct block *list = NULL;
+        if (pool->waiting && atomic_load(&pool->status) == POOL_OPEN && atomic_load(&system->captures) == 0) {
+            list = pool->waiting;
+            pool->waiting = NULL;
+            atomic_fetch_add(&pool->inside, 1);
+        }
+        pthread_mutex_unlock(&pool->lock);
+        if (!list) continue;
+
+        uint64_t entered = driver_enter();
+        int code = ops->context_synchronize(ops->self, pool->context);
+        uint64_t spent = driver_leave(entered);
+
+        pthread_mutex_lock(&pool->lock);
+        figures_begin(pool);
+        stats_add(&pool->figures->waits, 1);
+        stats_add(&pool->figures->driver_ns, spent);
+        while (list) {
+            struct block *block = list;
+            list = block->next;
+            if (code == DEVICE_OK) {
+                pool->waiting_bytes -= block->size;
+                heap_make_idle(pool, block);
+                settled = true;
+            } else {
+                block->next = pool->waiting;
+                pool->waiting = block;
+            }
+        }
+        figures_end(pool);
+        pthread_mutex_unlock(&pool->lock);
+        pool_leave(pool);
+    }
+    return settled;
+}
+
+/* Wholly free segments whose bytes together nearly make one of `exact`: four at most, largest first, taken out of the
+ * pool as a list by next. NULL when there are none such. Returning them for one that fits keeps the pool from holding
+ * both. Under pool->lock. */
+static struct segment *consolidate(struct pool *pool, size_t exact) {
+    enum { MOST = 4 };
+    struct segment *chosen[MOST];
+    unsigned count = 0;
+    uint64_t sum = 0;
+    while (count < MOST && sum < exact - exact / 4) {
+        struct segment *largest = NULL;
+        for (struct segment *segment = pool->free_segments; segment; segment = segment->free_next) {
+            bool taken = false;
+            for (unsigned i = 0; i < count; i++) taken |= chosen[i] == segment;
+            if (!taken && (!largest || segment->size > largest->size)) largest = segment;
+        }
+        if (!largest) return NULL;
+        chosen[count++] = largest;
+        sum += largest->size;
+    }
+    if (sum < exact - exact / 4) return NULL;
+    struct segment *list = NULL;
+    for (unsigned i = 0; i < count; i++) {
+        segment_detach(pool, chosen[i]);
+        chosen[i]->next = list;
+        list = chosen[i];
+    }
+    return list;
+}
+
+/* ---- take ---- */
+
+/* Ask the driver for a segment. No lock held. 0 and *address; DEVICE_OUT_OF_MEMORY also when the limit forbids it
+ * (*reason says which). */
+static int segment_take(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
+    const struct device_ops *ops = pool->system->ops;
+    if (!device_promise(pool, bytes)) {
+        *reason = POOLCUDA_OOM_LIMIT;
+        return DEVICE_OUT_OF_MEMORY;
+    }
+    uint64_t entered = driver_enter();
+    int code = ops->segment_alloc(ops->self, pool->context, pool->kind, (struct device_stream){0}, bytes, address);
+    uint64_t spent = driver_leave(entered);
+    if (code != DEVICE_OK) {
+        device_return(pool->device, bytes);
+        if (code == DEVICE_OUT_OF_MEMORY) *reason = POOLCUDA_OOM_DRIVER;
+    }
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->figures->driver_ns, spent);
+    figures_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return code;
+}
+
+/* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again. No lock
+ * held. */
+static int segment_take_hard(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
+    struct pool_system *system = pool->system;
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->figures->oom_retries, 1);
+    figures_end(pool);
+    figures_event(pool, POOLCUDA_EVENT_oom_retry, bytes, UINT64_MAX, (uint32_t)*reason);
+    pthread_mutex_unlock(&pool->lock);
+
+    int code = DEVICE_OUT_OF_MEMORY;
+    if (grow_release(system, pool->device, bytes, 0)) code = segment_take(pool, bytes, address, reason);
+    if (code == DEVICE_OUT_OF_MEMORY) {
+        grow_settle_waiting(system, pool->device);
+        if (grow_release(system, pool->device, UINT64_MAX, 0)) code = segment_take(pool, bytes, address, reason);
+    }
+    return code;
+}
+
+/* With the lock: an idle block for the request. */
+static struct block *try_idle(struct pool *pool, size_t size, size_t requested, bool any) {
+    struct block *block = heap_take(pool, size, any);
+    /* Where the user named a bound, blocks above it stay whole even in need. */
+    bool whole = any && pool->system->options.max_split_bytes != CONFIG_AUTO;
+    return block ? heap_hand_out(pool, block, size, requested, whole) : NULL;
+}
+
+/* A fresh segment's low end is the request's. *added: the segment is the pool's now, whether or not the block could be
+ * handed out. With the lock. */
+static struct block *try_segment(struct pool *pool, uint64_t address, size_t bytes, size_t size, size_t requested,
+                                 bool *added) {
+    struct block *block = heap_add_segment(pool, address, bytes);
+    *added = block != NULL;
+    if (!block) return NULL;
+    stats_add(&pool->figures->segment_allocs, 1);
+    stats_add(&pool->figures->segment_alloc_bytes, bytes);
+    return heap_hand_out(pool, block, size, requested, false);
+}
+
+/* How much to ask for, giving back first where there is no room for the least. No lock held. */
+static size_t make_room(struct pool *pool, size_t exact, size_t wanted, struct room *room) {
+    *room = device_room(pool);
+    while (wanted > room_bytes(room) && wanted > exact) {
+        wanted = wanted / 2 / GRANULE * GRANULE;
+        if (wanted < exact) wanted = exact;
+    }
+    if (wanted <= room_bytes(room)) return wanted;
+    uint64_t released = grow_release(pool->system, pool->device, wanted - room_bytes(room), 0);
+    if (released) {
+        pthread_mutex_lock(&pool->lock);
+        figures_begin(pool);
+        stats_add(&pool->figures->trims, 1);
+        figures_end(pool);
+        figures_event(pool, POOLCUDA_EVENT_trim, released, room->device_free, 0);
+        pthread_mutex_unlock(&pool->lock);
+        *room = device_room(pool);
+    }
+    return wanted;
+}
+
+int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct block **block, bool *took_segment) {
+    struct pool_system *system = pool->system;
+    size_t exact = policy_exact_segment(size);
+    *took_segment = false;
+
+    if (pool->waiting_bytes) {
+        pthread_mutex_unlock(&pool->lock);
+        bool settled = grow_settle_waiting(system, pool->device);
+        pthread_mutex_lock(&pool->lock);
+        if (settled) {
+            figures_begin(pool);
+            *block = try_idle(pool, size, requested, false);
+            figures_end(pool);
+            if (*block) return DEVICE_OK;
+        }
+    }
+
+    size_t wanted = policy_segment(size, pool->reserved, pool->device->max_split, &system->options);
+    struct segment *given_up = consolidate(pool, exact);
+    if (given_up) wanted = exact;
+    pthread_mutex_unlock(&pool->lock);
+    while (given_up) {
+        struct segment *segment = given_up;
+        given_up = segment->next;
+        segment->next = NULL;
+        segment_give_back(pool, segment);
+    }
+
+    struct room room;
+    wanted = make_room(pool, exact, wanted, &room);
+    if (wanted > room_bytes(&room)) {
+        /* A block of any size before the headroom is touched or the limit refuses. */
+        pthread_mutex_lock(&pool->lock);
+        figures_begin(pool);
+        *block = try_idle(pool, size, requested, true);
+        figures_end(pool);
+        if (*block) return DEVICE_OK;
+        pthread_mutex_unlock(&pool->lock);
+    }
+
+    uint64_t address = 0;
+    enum poolcuda_oom_reason reason = POOLCUDA_OOM_NONE;
+    int code = segment_take(pool, wanted, &address, &reason);
+    if (code == DEVICE_OUT_OF_MEMORY && wanted > exact) {
+        wanted = exact;
+        code = segment_take(pool, wanted, &address, &reason);
+    }
+    if (code == DEVICE_OUT_OF_MEMORY) code = segment_take_hard(pool, wanted, &address, &reason);
+
+    pthread_mutex_lock(&pool->lock);
+    bool added = false;
+    figures_begin(pool);
+    *block = NULL;
+    if (code == DEVICE_OK) {
+        *block = try_segment(pool, address, wanted, size, requested, &added);
+        *took_segment = *block != NULL;
+    } else if (code == DEVICE_OUT_OF_MEMORY) {
+        *block = try_idle(pool, size, requested, true);
+        if (!*block) stats_add(&pool->figures->oom_failures, 1);
+    }
+    figures_end(pool);
+
+    if (added) figures_event(pool, POOLCUDA_EVENT_growth, wanted, room.device_free, 0);
+    if (*block) return DEVICE_OK;
+    if (code == DEVICE_OUT_OF_MEMORY)
+        figures_event(pool, POOLCUDA_EVENT_oom, requested, room.device_free, (uint32_t)reason);
+    if (code != DEVICE_OK) return code;
+
+    /* No host memory for the records: the driver is to serve this request. */
+    if (!added) {
+        pthread_mutex_unlock(&pool->lock);
+        system->ops->segment_release(system->ops->self, pool->context, pool->kind, address);
+        device_return(pool->device, wanted);
+        pthread_mutex_lock(&pool->lock);
+    }
+    return POOL_PASS;
+}

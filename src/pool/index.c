@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The free index: segregated fit with two levels of size classes and a bitmap for each, as in TLSF (Masmano et al.,
+ * ECRTS 2004). The first level is the power of two of the size in units, the second divides it in 32. Insert, remove
+ * and find are O(1): a search looks at no more than INDEX_SCAN blocks of a list.
+ */
+#include "pool/internal.h"
+
+#include <assert.h>
+
+/* Sizes below 32 units have a class each; above, five bits behind the leading one name the second level. */
+static void class_of(size_t size, unsigned *first, unsigned *second) {
+    uint64_t units = size / UNIT;
+    assert(units > 0 && "a free block has a size");
+    unsigned log = 63u - (unsigned)__builtin_clzll(units);
+    if (log < 5) {
+        *first = 0;
+        *second = (unsigned)units;
+    } else {
+        *first = log - 4;
+        *second = (unsigned)(units >> (log - 5)) & (INDEX_SECOND_LEVELS - 1);
+    }
+    if (*first >= INDEX_FIRST_LEVELS) {
+        *first = INDEX_FIRST_LEVELS - 1;
+        *second = INDEX_SECOND_LEVELS - 1;
+    }
+}
+
+unsigned index_class(size_t size) {
+    unsigned first, second;
+    class_of(size, &first, &second);
+    return first * INDEX_SECOND_LEVELS + second;
+}
+
+void index_insert(struct free_index *index, struct block *block) {
+    unsigned first, second;
+    class_of(block->size, &first, &second);
+    struct block **head = &index->heads[first][second];
+    block->previous = NULL;
+    block->next = *head;
+    if (*head) (*head)->previous = block;
+    *head = block;
+    index->second_map[first] |= 1u << second;
+    index->first_map |= 1ull << first;
+    index->count++;
+    if (block->size > index->largest) index->largest = block->size;
+}
+
+/* The largest block is in the highest list; blocks there differ by 3 % at most, and equal ones end the walk. */
+static size_t largest_below(const struct free_index *index, size_t bound) {
+    if (!index->first_map) return 0;
+    unsigned first = 63u - (unsigned)__builtin_clzll(index->first_map);
+    unsigned second = 31u - (unsigned)__builtin_clz(index->second_map[first]);
+    size_t largest = 0;
+    for (const struct block *block = index->heads[first][second]; block && largest < bound; block = block->next)
+        if (block->size > largest) largest = block->size;
+    return largest;
+}
+
+void index_remove(struct free_index *index, struct block *block) {
+    unsigned first, second;
+    class_of(block->size, &first, &second);
+    if (block->previous) {
+        block->previous->next = block->next;
+    } else {
+        assert(index->heads[first][second] == block && "a block without a predecessor heads its list");
+        index->heads[first][second] = block->next;
+        if (!block->next) {
+            index->second_map[first] &= ~(1u << second);
+            if (!index->second_map[first]) index->first_map &= ~(1ull << first);
+        }
+    }
+    if (block->next) block->next->previous = block->previous;
+    block->previous = block->next = NULL;
+    index->count--;
+    if (block->size == index->largest) index->largest = largest_below(index, block->size);
+}
+
+static struct block *lowest_fit(struct block *head, size_t size, size_t largest) {
+    struct block *best = NULL;
+    unsigned seen = 0;
+    for (struct block *block = head; block && seen < INDEX_SCAN; block = block->next, seen++)
+        if (block->size >= size && block->size <= largest && (!best || block->address < best->address)) best = block;
+    return best;
+}
+
+struct block *index_find(const struct free_index *index, size_t size, size_t largest) {
+    if (size > index->largest) return NULL;
+    unsigned first, second, last_first, last_second;
+    class_of(size, &first, &second);
+    class_of(largest, &last_first, &last_second);
+    uint32_t seconds = index->second_map[first] & (~0u << second);
+    for (;;) {
+        while (!seconds) {
+            uint64_t firsts = first + 1 < 64 ? index->first_map & (~0ull << (first + 1)) : 0;
+            if (!firsts) return NULL;
+            first = (unsigned)__builtin_ctzll(firsts);
+            seconds = index->second_map[first];
+        }
+        second = (unsigned)__builtin_ctz(seconds);
+        if (first > last_first || (first == last_first && second > last_second)) return NULL;
+        struct block *fit = lowest_fit(index->heads[first][second], size, largest);
+        if (fit) return fit;
+        seconds &= seconds - 1;
+    }
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How large: rounding, which free blocks a request may take, when a block is split, how much is taken from the driver
+ * at once. Pure functions.
+ *
+ * One pool serves all sizes. Requests above `max_split` keep to blocks of their own size, so that small live blocks
+ * never strand a large segment; on its own the bound follows the device's memory, since what hurts is a segment that is
+ * a large part of it. A segment is made to hold a whole number of a repeated size.
+ */
+#include "pool/internal.h"
+
+#define LARGE_SLACK GRANULE        /* a request above max_split takes a block at most this much larger */
+#define MULTIPLE_LIMIT (128 * MIB) /* largest segment made to hold several blocks of one size */
+#define GROWTH_LIMIT (64 * MIB)    /* largest segment taken only because the pool is already large */
+
+static uint64_t min_u64(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+static uint64_t max_u64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+static size_t round_up(size_t n, size_t unit) {
+    return (n + unit - 1) / unit * unit;
+}
+
+size_t policy_round(size_t bytes) {
+    return bytes > SIZE_MAX - GRANULE ? 0 : round_up(bytes, UNIT);
+}
+
+size_t policy_exact_segment(size_t size) {
+    return round_up(size, GRANULE);
+}
+
+uint64_t policy_max_split(const struct pool_options *options, uint64_t device_total) {
+    if (options->max_split_bytes == CONFIG_NONE) return UINT64_MAX;
+    if (options->max_split_bytes != CONFIG_AUTO) return options->max_split_bytes;
+    uint64_t limit = options->limit_bytes;
+    if (device_total) limit = min_u64(limit, device_total);
+    if (limit == CONFIG_NONE) return UINT64_MAX;
+    return max_u64(32 * MIB, limit / 24);
+}
+
+size_t policy_largest_fit(size_t size, uint64_t max_split) {
+    if (size <= max_split) return (size_t)max_u64(max_split, policy_exact_segment(size));
+    return size > SIZE_MAX - LARGE_SLACK ? SIZE_MAX : size + LARGE_SLACK;
+}
+
+bool policy_split(size_t block_size, size_t size, uint64_t max_split) {
+    size_t rest = block_size - size;
+    return block_size <= max_split && rest >= UNIT && rest >= size / 16;
+}
+
+/* The smallest multiple of `size` that wastes at most 1 % of its segment, or the best one below `limit`. */
+static size_t multiple_segment(size_t size, size_t least, uint64_t limit) {
+    size_t best = least;
+    size_t best_waste = least % size;
+    for (size_t k = 1; k * size <= limit && best_waste * 100 > best; k++) {
+        size_t bytes = round_up(k * size, GRANULE);
+        if (bytes < least) continue;
+        size_t waste = bytes % size;
+        /* waste / bytes < best_waste / best, without a division */
+        if ((double)waste * (double)best < (double)best_waste * (double)bytes) {
+            best = bytes;
+            best_waste = waste;
+        }
+    }
+    return best;
+}
+
+size_t policy_segment(size_t size, uint64_t reserved, uint64_t max_split, const struct pool_options *options) {
+    size_t exact = policy_exact_segment(size);
+    if (size > max_split) return exact;
+    size_t bytes = exact;
+    if (size < options->segment_bytes / 2 && bytes < options->segment_bytes) bytes = (size_t)options->segment_bytes;
+    if (size >= MIB) bytes = multiple_segment(size, bytes, min_u64(MULTIPLE_LIMIT, reserved / 24));
+    bytes = (size_t)max_u64(bytes, min_u64(reserved / 64, GROWTH_LIMIT) / GRANULE * GRANULE);
+    /* A fresh segment is one block, and one above max_split would never be split. */
+    uint64_t bound = max_split / GRANULE * GRANULE;
+    if (bytes > bound) bytes = (size_t)max_u64(exact, bound);
+    return bytes;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The pool's interface: allocate, free, find. The common way (a fitting idle block; a free after which the device was
+ * waited for) is short and leaves by few branches; what is rare is in functions marked cold or in the other files.
+ */
+#include "pool/internal.h"
+
+#include <stdlib.h>
+
+#include "config/log.h"
+
+#define COLD __attribute__((cold, noinline))
+
+/* ---- the system ---- */
+
+struct pool_system *pool_system_create(const struct device_ops *ops, const struct pool_options *options) {
+    struct pool_system *system = calloc(1, sizeof *system);
+    if (!system) return NULL;
+    system->ops = ops;
+    system->options = *options;
+    pthread_mutex_init(&system->contexts_lock, NULL);
+    pthread_mutex_init(&system->probes_lock, NULL);
+    /* Distinct for each system: threads remember their last context by it. */
+    static _Atomic uint64_t systems;
+    atomic_store(&system->epoch, (atomic_fetch_add(&systems, 1) + 1) << 32);
+    if (!registry_init(&system->registry)) {
+        free(system);
+        return NULL;
+    }
+    return system;
+}
+
+void pool_system_destroy(struct pool_system *system) {
+    const struct device_ops *ops = system->ops;
+    capture_release_probes(system);
+    for (struct pool *pool = atomic_load(&system->pools), *next; pool; pool = next) {
+        next = pool->next;
+        for (struct segment *segment = pool->segments; segment; segment = segment->next)
+            ops->segment_release(ops->self, pool->context, pool->kind, segment->address);
+        heap_forget(pool);
+        stats_pool_gone(pool->figures);
+        records_free_all(&pool->records);
+        pthread_cond_destroy(&pool->changed);
+        pthread_mutex_destroy(&pool->lock);
+        free(pool);
+    }
+    while (system->devices) {
+        struct device_state *device = system->devices;
+        system->devices = device->next;
+        pthread_mutex_destroy(&device->lock);
+        free(device);
+    }
+    registry_destroy(&system->registry);
+    pthread_mutex_destroy(&system->contexts_lock);
+    pthread_mutex_destroy(&system->probes_lock);
+    free(system);
+}
+
+/* ---- allocate ---- */
+
+static int COLD pass(enum poolcuda_pass_reason reason) {
+    stats_pass(reason);
+    return POOL_PASS;
+}
+
+/* One call in POOLCUDA_LATENCY_SAMPLE is timed: 0, or when it began. */
+static inline uint64_t sample_begin(void) {
+    static _Thread_local unsigned calls __attribute__((tls_model("initial-exec")));
+    return __builtin_expect(calls++ % POOLCUDA_LATENCY_SAMPLE == 0, 0) ? figures_clock() : 0;
+}
+
+/* More than the device has: no cached byte is worth giving back for it. */
+static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->figures->oom_failures, 1);
+    figures_end(pool);
+    figures_event(pool, POOLCUDA_EVENT_oom, bytes, UINT64_MAX, POOLCUDA_OOM_DRIVER);
+    pthread_mutex_unlock(&pool->lock);
+    return DEVICE_OUT_OF_MEMORY;
+}
+
+/* With pool->lock, which it gives up. `began` may be 0. */
+static int COLD alloc_miss(struct pool *pool, size_t size, size_t requested, enum pool_door door, uint64_t began,
+                           uint64_t *address) {
+    if (!began) began = figures_clock();
+    struct block *block = NULL;
+    bool took_segment = false;
+    atomic_fetch_add(&pool->inside, 1);
+    int code = grow_and_hand_out(pool, size, requested, &block, &took_segment);
+    if (code == DEVICE_OK) {
+        *address = block->address;
+        figures_begin(pool);
+        figures_alloc(pool, block, !took_segment, door);
+        stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
+        figures_end(pool);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    pool_leave(pool);
+    if (code == DEVICE_OUT_OF_MEMORY)
+        log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal, requested);
+    return code == POOL_PASS ? pass(POOLCUDA_PASS_no_host_memory) : code;
+}
+
+int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
+    if (!bytes || !address) return pass(POOLCUDA_PASS_zero_or_null);
+    if (atomic_load_explicit(&system->captures, memory_order_relaxed)) return pass(POOLCUDA_PASS_capture);
+    uint64_t began = sample_begin();
+    struct device_context context;
+    if (system->ops->context_current(system->ops->self, &context) != DEVICE_OK || !context.handle)
+        return pass(POOLCUDA_PASS_no_context);
+    enum poolcuda_pass_reason reason;
+    struct pool *pool = contexts_pool(system, context, &reason);
+    if (!pool) return pass(reason);
+    size_t size = policy_round(bytes);
+    if (size - 1 >= pool->device->total - 1)
+        return alloc_absurd(pool, bytes); /* an overflow is 0, as an unknown total */
+
+    pthread_mutex_lock(&pool->lock);
+    if (atomic_load_explicit(&pool->status, memory_order_relaxed) != POOL_OPEN) {
+        pthread_mutex_unlock(&pool->lock);
+        return pass(POOLCUDA_PASS_closed_context);
+    }
+    figures_begin(pool);
+    struct block *block = heap_take(pool, size, false);
+    if (block) {
+        block = heap_hand_out(pool, block, size, bytes, false);
+    } else {
+        figures_end(pool);
+        int code = alloc_miss(pool, size, bytes, door, began, address);
+        check_or_abort(system);
+        return code;
+    }
+    if (!block) {
+        figures_end(pool);
+        pthread_mutex_unlock(&pool->lock);
+        return pass(POOLCUDA_PASS_no_host_memory);
+    }
+    *address = block->address;
+    figures_alloc(pool, block, true, door);
+    if (__builtin_expect(began != 0, 0))
+        stats_add(&pool->figures->hit_ns[stats_latency_bucket(figures_clock() - began)], 1);
+    figures_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+    check_or_abort(system);
+    return DEVICE_OK;
+}
+
+/* ---- free ---- */
+
+/* No live block begins at `address`. */
+static int COLD free_unknown(struct pool_system *system, uint64_t address) {
+    struct pool *pool = registry_segment_pool(&system->registry, address);
+    if (!pool) return pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->cell->bad_frees, 1);
+    figures_end(pool);
+    figures_event(pool, POOLCUDA_EVENT_bad_free, address, UINT64_MAX, DEVICE_INVALID_VALUE);
+    pthread_mutex_unlock(&pool->lock);
+    log_line(LOG_WARNING, "device %d: a free of %#llx was refused: it is inside a segment and no live block",
+             pool->device->ordinal, (unsigned long long)address);
+    return DEVICE_INVALID_VALUE;
+}
+
+/* The thread has no current context: the driver's own answer, but never for an address of ours, which it would free. */
+static int COLD free_without_context(struct pool_system *system, uint64_t address, int code) {
+    if (!registry_segment_pool(&system->registry, address)) return pass(POOLCUDA_PASS_no_context);
+    return code == DEVICE_OK ? DEVICE_INVALID_CONTEXT : code;
+}
+
+/* The block never comes back. With pool->lock. */
+static void retire(struct pool *pool, struct block *block) {
+    block_set_state(block, BLOCK_RETIRED);
+    pool->retired_bytes += block->size;
+}
+
+/* The free was refused: the block is the program's as before. */
+static void COLD unclaim(struct pool *pool, struct block *block) {
+    pthread_mutex_lock(&pool->lock);
+    block_set_state(block, BLOCK_LIVE);
+    if (!registry_add(&pool->system->registry, block)) {
+        block_set_state(block, BLOCK_LEAVING);
+        heap_end_life(pool, block);
+        retire(pool, block);
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Claim the live block at `address`; its context is not closed, and cannot be until pool_leave. NULL when there is
+ * none. */
+static struct block *claim(struct pool_system *system, uint64_t address) {
+    struct pool *closed;
+    struct block *block = registry_claim(&system->registry, address, &closed);
+    while (__builtin_expect(closed != NULL, 0)) {
+        /* Its context is being reset: the outcome says whether the block is still there. */
+        pthread_mutex_lock(&closed->lock);
+        while (atomic_load(&closed->status) != POOL_OPEN) pthread_cond_wait(&closed->changed, &closed->lock);
+        pthread_mutex_unlock(&closed->lock);
+        block = registry_claim(&system->registry, address, &closed);
+    }
+    return block;
+}
+
+/* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
+static bool is_refusal(int code) {
+    return code >= DEVICE_CAPTURE_UNSUPPORTED && code <= 908;
+}
+
+/* A claimed block ends its life as `state`; the pool is left. */
+static int free_finish(struct pool *pool, struct block *block, enum block_state state, enum pool_door door) {
+    struct pool_system *system = pool->system;
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    heap_end_life(pool, block);
+    figures_free(pool, block, door);
+    if (__builtin_expect(state == BLOCK_IDLE, 1)) {
+        heap_make_idle(pool, block);
+        stats_add(&pool->figures->waits, 1);
+    } else if (state == BLOCK_WAITING) {
+        block_set_state(block, BLOCK_WAITING);
+        block->next = pool->waiting;
+        pool->waiting = block;
+        pool->waiting_bytes += block->size;
+    } else {
+        retire(pool, block);
+    }
+    figures_end(pool);
+    bool trim = pool->idle_bytes > system->options.trim_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    pool_leave(pool);
+    if (__builtin_expect(trim, 0)) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
+    check_or_abort(system);
+    return DEVICE_OK;
+}
+
+/* The wait for a claimed block gave `code`. */
+static int free_waited(struct pool *pool, struct block *block, int code, enum pool_door door) {
+    if (__builtin_expect(code == DEVICE_OK, 1)) return free_finish(pool, block, BLOCK_IDLE, door);
+    if (is_refusal(code)) {
+        unclaim(pool, block);
+        pool_leave(pool);
+    } else {
+        log_line(LOG_WARNING, "device %d: the wait in a free answered %d: %zu bytes are never given out again",
+                 pool->device->ordinal, code, block->size);
+        free_finish(pool, block, BLOCK_RETIRED, door);
+    }
+    return code;
+}
+
+/* A stream of the process captures: no wait is possible. */
+static int COLD free_in_capture(struct pool *pool, struct block *block, enum pool_door door) {
+    int code = capture_ask(pool);
+    if (code == DEVICE_OK) return free_finish(pool, block, BLOCK_WAITING, door);
+    unclaim(pool, block);
+    pool_leave(pool);
+    return code;
+}
+
+/* The claimed block, or NULL and *code the answer. */
+static struct block *free_begin(struct pool_system *system, uint64_t address, int *code) {
+    struct device_context context;
+    *code = system->ops->context_current(system->ops->self, &context);
+    if (__builtin_expect(*code != DEVICE_OK || !context.handle, 0)) {
+        *code = free_without_context(system, address, *code);
+        return NULL;
+    }
+    struct block *block = claim(system, address);
+    if (__builtin_expect(!block, 0)) *code = free_unknown(system, address);
+    return block;
+}
+
+int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
+    int code;
+    struct block *block = free_begin(system, address, &code);
+    if (!block) return code;
+    struct pool *pool = block->segment->pool;
+    if (__builtin_expect(atomic_load_explicit(&system->captures, memory_order_relaxed) != 0, 0))
+        return free_in_capture(pool, block, door);
+    code = system->ops->context_synchronize(system->ops->self, pool->context);
+    return free_waited(pool, block, code, door);
+}
+
+int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
+    int code;
+    struct block *block = free_begin(system, address, &code);
+    if (!block) return code;
+    struct pool *pool = block->segment->pool;
+    code = system->ops->stream_synchronize(system->ops->self, pool->context, stream);
+    return free_waited(pool, block, code, door);
+}
+
+/* ---- questions ---- */
+
+int pool_find(struct pool_system *system, uint64_t address, struct pool_block_info *info) {
+    if (registry_find(&system->registry, address, info)) return DEVICE_OK;
+    struct pool *pool = registry_segment_pool(&system->registry, address);
+    if (!pool) return POOL_PASS;
+    int code = POOL_PASS;
+    pthread_mutex_lock(&pool->lock);
+    const struct segment *segment = registry_segment(&system->registry, address);
+    if (segment && segment->pool == pool) {
+        code = DEVICE_NOT_FOUND;
+        const struct block *block = segment->first;
+        while (block && address - block->address >= block->size) block = block->after;
+        if (block && block_state(block) == BLOCK_LIVE && address - block->address < block->requested) {
+            *info = (struct pool_block_info){block->address, block->requested, block->address - segment->address,
+                                             block->id, pool->context};
+            code = DEVICE_OK;
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return code;
+}
+
+static struct device_state *device_by_ordinal(struct pool_system *system, int ordinal) {
+    pthread_mutex_lock(&system->contexts_lock);
+    struct device_state *device = system->devices;
+    while (device && device->ordinal != ordinal) device = device->next;
+    pthread_mutex_unlock(&system->contexts_lock);
+    return device;
+}
+
+uint64_t pool_releasable(struct pool_system *system, int ordinal) {
+    struct pool_totals totals;
+    pool_totals(system, ordinal, &totals);
+    return totals.releasable;
+}
+
+uint64_t pool_trim(struct pool_system *system, int ordinal, uint64_t keep_bytes) {
+    struct device_state *device = device_by_ordinal(system, ordinal);
+    if (!device) return 0;
+    uint64_t released = grow_release(system, device, UINT64_MAX, keep_bytes);
+    if (!released) return 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        pthread_mutex_lock(&pool->lock);
+        figures_begin(pool);
+        stats_add(&pool->figures->trims, 1);
+        figures_end(pool);
+        figures_event(pool, POOLCUDA_EVENT_trim, released, UINT64_MAX, 0);
+        pthread_mutex_unlock(&pool->lock);
+        break;
+    }
+    return released;
+}
+
+bool pool_relieve(struct pool_system *system, int ordinal) {
+    struct device_state *device = device_by_ordinal(system, ordinal);
+    if (!device) return false;
+    grow_settle_waiting(system, device);
+    return pool_trim(system, ordinal, 0) > 0;
+}
+
+void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *totals) {
+    *totals = (struct pool_totals){0};
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (ordinal >= 0 && pool->device->ordinal != ordinal) continue;
+        pthread_mutex_lock(&pool->lock);
+        totals->live += pool->live;
+        totals->requested += pool->requested;
+        totals->reserved += pool->reserved;
+        totals->idle += pool->idle_bytes;
+        totals->ordered += pool->ordered_bytes;
+        totals->waiting += pool->waiting_bytes;
+        totals->retired += pool->retired_bytes;
+        totals->releasable += pool->releasable;
+        totals->blocks_live += pool->live_blocks;
+        totals->segments += pool->segment_count;
+        if (pool->idle.largest > totals->largest_free) totals->largest_free = pool->idle.largest;
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
