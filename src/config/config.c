@@ -369,11 +369,25 @@ static bool keep_log_file(const char *path) {
     return true;
 }
 
+/* A program with raised privileges must not write where its caller says. */
+static void settle_log_file(void) {
+    const size_t index = find_variable("POOL_LOG_FILE", strlen("POOL_LOG_FILE"));
+    const char *path = own.log_file;
+    if (path == NULL) return;
+    own.log_file = own_log_file;
+    if (!getauxval(AT_SECURE) && keep_log_file(path)) return;
+    own.log_file = NULL;
+    own.from_environment &= ~(1u << index);
+    if (getauxval(AT_SECURE)) return;
+    struct line line = {.length = 0};
+    describe_bad_value(&line, index, path);
+    complain_on_stderr(NULL, line.text);
+}
+
 static void read_environment(void) {
     const int error = errno;
     config_parse(environ, &own, complain_on_stderr, NULL);
-    /* A program with raised privileges must not write where its caller says. */
-    if (own.log_file != NULL) own.log_file = !getauxval(AT_SECURE) && keep_log_file(own.log_file) ? own_log_file : NULL;
+    settle_log_file();
     __atomic_store_n(&own_ready, true, __ATOMIC_RELEASE);
     errno = error;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A program for tests that need one of its own: another name, another user, an exec. `guest log-file` prints the log
+ * file in force; `guest publish` makes its segment, prints `ready`, waits for the end of its input and ends normally;
+ * `guest exec PROGRAM ARGUMENTS` makes its segment and becomes another program.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "stats/writer.h"
+
+static int print_log_file(void) {
+    const char *path = config_get()->log_file;
+    puts(path == NULL ? "none" : path);
+    return 0;
+}
+
+static int publish(void) {
+    stats_start(true);
+    puts("ready");
+    fflush(stdout);
+    while (getchar() != EOF) continue;
+    stats_finish();
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "log-file") == 0) return print_log_file();
+    if (argc == 2 && strcmp(argv[1], "publish") == 0) return publish();
+    if (argc > 2 && strcmp(argv[1], "exec") == 0) {
+        stats_start(true);
+        execv(argv[2], argv + 2);
+    }
+    return 2;
+}
