@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What follows from the figures of a segment: sums over cells, and the measures that people ask for. Nothing here is
+ * negative, and a ratio without a base is unknown (NaN).
+ */
+#ifndef POOLSTAT_DERIVE_H
+#define POOLSTAT_DERIVE_H
+
+#include "segment.h"
+
+/* X(name, unit, help); unit: BYTES or RATIO (0 to 1). */
+#define DERIVE_MEASURES(X)                                                                                  \
+    X(live_bytes, BYTES, "rounded size of the blocks that the program holds")                               \
+    X(requested_bytes, BYTES, "what the program asked for in these blocks")                                 \
+    X(cached_bytes, BYTES, "free and kept for reuse: idle + ordered + waiting")                             \
+    X(stranded_bytes, BYTES, "cached bytes in segments that also hold a live block")                        \
+    X(hit_rate, RATIO, "hits / allocs; unknown without allocations")                                        \
+    X(utilisation, RATIO, "live / reserved; unknown when nothing is reserved")                              \
+    X(peak_utilisation, RATIO, "peak live / peak reserved")                                                 \
+    X(external_fragmentation, RATIO, "1 - largest free block / all cached bytes; 0 when nothing is cached") \
+    X(internal_fragmentation, RATIO, "1 - requested / live; unknown when nothing is live")
+
+#define DERIVE_TYPE_BYTES uint64_t
+#define DERIVE_TYPE_RATIO double
+#define DERIVE_FIELD(name, unit, help) DERIVE_TYPE_##unit name;
+struct measures {
+    DERIVE_MEASURES(DERIVE_FIELD)
+};
+#undef DERIVE_FIELD
+
+#define DERIVE_FIELD(name, unit, kind, help) uint64_t name;
+struct counters {
+    POOLCUDA_CELL_COUNTERS(DERIVE_FIELD)
+};
+#undef DERIVE_FIELD
+
+/* All pools of one process on one device together. */
+struct device_sum {
+    int32_t device;                       /* ordinal in the process, negative when unknown */
+    const struct poolcuda_pool *identity; /* a record that names the device; the segment's */
+    size_t pools;
+    struct counters counters;
+    /* Sums; of largest_free_bytes the largest; the peaks were perhaps not reached at one time, so their sum is an upper
+     * bound. */
+    struct poolcuda_pool figures; /* only the POOLCUDA_POOL_FIGURES are set */
+    struct measures measures;
+    bool approximate;
+};
+
+uint64_t derive_difference(uint64_t a, uint64_t b); /* a − b, 0 when that were negative */
+double derive_ratio(uint64_t part, uint64_t whole); /* within 0 to 1; NaN when whole is 0 */
+
+/* From `time_ns` to the copy; UINT64_MAX (unknown) when the time is 0 or lies after it. */
+uint64_t derive_age(const struct segment *segment, uint64_t time_ns);
+bool derive_is_approximate(const struct segment *segment); /* some pool's figures are */
+
+/* Bounds of a size class (its largest size) and of a latency bucket; UINT64_MAX for those without a bound. */
+uint64_t derive_class_bytes(unsigned class);
+bool derive_class_is_used(const struct poolcuda_pool *record, unsigned class);
+uint64_t derive_bucket_start(unsigned bucket);
+uint64_t derive_bucket_end(unsigned bucket);
+
+void derive_cell_counters(const struct poolcuda_cell *cell, struct counters *counters);
+void derive_counters(const struct segment_pool *pool, struct counters *sum);
+void derive_measures(const struct poolcuda_pool *figures, const struct counters *counters, struct measures *measures);
+
+/* One for each device, by ordinal. The caller frees *sums. */
+size_t derive_devices(const struct segment *segment, struct device_sum **sums);
+
+#endif

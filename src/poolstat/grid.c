@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The layout of tables.
+ */
+#include "grid.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "text.h"
+
+#define GAP 2u             /* blanks between columns */
+#define ELASTIC_MINIMUM 8u /* an elastic column is not cut below this */
+
+void grid_column(struct grid *grid, const char *title, enum grid_align align) {
+    grid->columns[grid->column_count++] = (struct grid_column){.title = title, .align = align};
+}
+
+void grid_elastic_column(struct grid *grid, const char *title, enum grid_align align) {
+    grid_column(grid, title, align);
+    grid->columns[grid->column_count - 1].elastic = true;
+}
+
+void grid_put(struct grid *grid, const char *text) {
+    if (grid->cell_count == grid->cell_capacity) {
+        grid->cell_capacity = grid->cell_capacity ? 2 * grid->cell_capacity : 64;
+        grid->cells = memory_grow(grid->cells, grid->cell_capacity, sizeof(*grid->cells));
+    }
+    grid->cells[grid->cell_count++] = memory_copy(text);
+}
+
+size_t grid_rows(const struct grid *grid) {
+    return grid->cell_count / grid->column_count;
+}
+
+static void measure(const struct grid *grid, size_t indent, size_t width, bool titles, size_t *widths) {
+    size_t total = indent + GAP * (grid->column_count - 1);
+    for (size_t column = 0; column < grid->column_count; column++) {
+        widths[column] = titles ? text_width(grid->columns[column].title) : 0;
+        for (size_t cell = column; cell < grid->cell_count; cell += grid->column_count) {
+            const size_t needed = text_width(grid->cells[cell]);
+            if (needed > widths[column]) widths[column] = needed;
+        }
+        total += widths[column];
+    }
+    for (size_t column = 0; width != 0 && column < grid->column_count; column++) {
+        if (!grid->columns[column].elastic || total <= width || widths[column] <= ELASTIC_MINIMUM) continue;
+        size_t cut = total - width;
+        if (cut > widths[column] - ELASTIC_MINIMUM) cut = widths[column] - ELASTIC_MINIMUM;
+        widths[column] -= cut;
+        total -= cut;
+    }
+}
+
+static void print_cell(FILE *out, const struct grid_column *column, const char *text, size_t width, bool last) {
+    const size_t used = text_width(text);
+    const int blanks = used < width ? (int)(width - used) : 0;
+    if (column->align == GRID_RIGHT)
+        fprintf(out, "%*s%s", blanks, "", text);
+    else
+        fprintf(out, "%s%*s", text, last ? 0 : blanks, "");
+    if (!last) fprintf(out, "%*s", (int)GAP, "");
+}
+
+void grid_print(struct grid *grid, FILE *out, size_t indent, size_t width, bool titles) {
+    size_t widths[GRID_MAX_COLUMNS];
+    measure(grid, indent, width, titles, widths);
+    if (titles) {
+        fprintf(out, "%*s", (int)indent, "");
+        for (size_t column = 0; column < grid->column_count; column++)
+            print_cell(out, &grid->columns[column], grid->columns[column].title, widths[column],
+                       column + 1 == grid->column_count);
+        fputc('\n', out);
+    }
+    for (size_t cell = 0; cell < grid->cell_count; cell++) {
+        const size_t column = cell % grid->column_count;
+        const bool last = column + 1 == grid->column_count;
+        if (column == 0) fprintf(out, "%*s", (int)indent, "");
+        text_cut(grid->cells[cell], widths[column]);
+        print_cell(out, &grid->columns[column], grid->cells[cell], widths[column], last);
+        if (last) fputc('\n', out);
+        free(grid->cells[cell]);
+    }
+    free(grid->cells);
+    *grid = (struct grid){0};
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Usage, version, and the two printed tables: variables and fields.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "fields.h"
+#include "grid.h"
+#include "memory.h"
+#include "poolcuda/stats.h"
+#include "poolcuda/variables.h"
+#include "report.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+void help_usage(void) {
+    fputs("Usage:\n"
+          "  poolstat [--json]                       processes that run on the pool, by device\n"
+          "  poolstat show [--json] PID              everything about one of them\n"
+          "  poolstat run [-e VAR=VALUE]... [--] COMMAND [ARGUMENT]...\n"
+          "                                          start a program on the pool\n"
+          "  poolstat help [config|fields]           the POOL_* variables; what each field means\n"
+          "\n"
+          "Options:\n"
+          "  -j, --json           one JSON document; bytes and nanoseconds; null is unknown\n"
+          "  -e, --env VAR=VALUE  run: set a variable for the program (see: poolstat help config)\n"
+          "  -h, --help           this text\n"
+          "  -V, --version        version, and what it reads\n"
+          "\n"
+          "Columns:\n"
+          "  LIVE      held by the program, rounded     HITS     served without a driver allocation\n"
+          "  RESERVED  held from the driver             EXTFRAG  external fragmentation of CACHED\n"
+          "  CACHED    free and kept for reuse          NSPID    pid inside its container\n"
+          "  PEAK      highest RESERVED                 ~        approximate: the process is busy\n"
+          "\n"
+          "Exit codes:\n"
+          "  0 shown   1 nothing matched   2 wrong usage   3 no permission\n"
+          "  4 a segment is incompatible or damaged   5 the process went away\n"
+          "  125 poolstat itself failed (run: the library was not found)\n"
+          "  run: the program's own; 126 it cannot be executed, 127 it was not found\n"
+          "\n"
+          "Environment:\n"
+          "  POOLSTAT_LIBRARY  run: libpoolcuda.so, when it does not lie beside poolstat\n"
+          "  POOLSTAT_SHM_DIR  folder of the segments instead of /dev/shm (for tests)\n",
+          stdout);
+}
+
+void help_version(void) {
+    printf("poolstat %s (segment layout %u, JSON " POOLSTAT_SCHEMA ", jansson %s)\n", POOLSTAT_VERSION,
+           POOLCUDA_LAYOUT_VERSION, jansson_version_str());
+}
+
+static char *size_default(uint64_t mebibytes) {
+    if (mebibytes == POOLCUDA_VALUE_NONE) return memory_copy("none");
+    if (mebibytes == POOLCUDA_VALUE_AUTO) return memory_copy("auto");
+    return memory_format("%" PRIu64, mebibytes);
+}
+
+/* The word number `index` of a text such as "sync, event". */
+static char *word_default(const char *words, uint64_t index) {
+    for (; index > 0 && strchr(words, ',') != NULL; index--) words = strchr(words, ',') + 2;
+    return memory_format("%.*s", (int)strcspn(words, ","), words);
+}
+
+#define DEFAULT_FLAG(initial, range) memory_format("%u", (unsigned)(initial))
+#define DEFAULT_LEVEL(initial, range) memory_format("%u", (unsigned)(initial))
+#define DEFAULT_SIZE_MB(initial, range) size_default(initial)
+#define DEFAULT_WORD(initial, range) word_default(range, initial)
+#define DEFAULT_PATH(initial, range) memory_copy("none")
+
+static void put_variable(struct grid *grid, const char *name, char *initial, const char *range, const char *help) {
+    grid_put(grid, name);
+    grid_put(grid, initial);
+    grid_put(grid, range);
+    grid_put(grid, help);
+    free(initial);
+}
+
+static void print_variables(const struct options *options) {
+    struct grid grid = {0};
+    grid_column(&grid, "VARIABLE", GRID_LEFT);
+    grid_column(&grid, "DEFAULT", GRID_LEFT);
+    grid_column(&grid, "ACCEPTED", GRID_LEFT);
+    grid_elastic_column(&grid, "MEANING", GRID_LEFT);
+#define PUT(NAME, field, kind, initial, low, high, range, help) \
+    put_variable(&grid, #NAME, DEFAULT_##kind(initial, range), range, help);
+    POOLCUDA_VARIABLES(PUT)
+#undef PUT
+    grid_print(&grid, stdout, 0, options->width, true);
+}
+
+static void print_fields(const struct options *options) {
+    for (enum field_group group = 0; group < FIELDS_GROUPS; group++) {
+        size_t count;
+        const struct field *fields = fields_of(group, &count);
+        struct grid grid = {0};
+        grid_column(&grid, "", GRID_LEFT);
+        grid_column(&grid, "", GRID_LEFT);
+        grid_elastic_column(&grid, "", GRID_LEFT);
+        for (size_t i = 0; i < count; i++) {
+            grid_put(&grid, fields[i].name);
+            grid_put(&grid, fields[i].unit);
+            grid_put(&grid, fields[i].help);
+        }
+        printf("%s%s\n", group == 0 ? "" : "\n", fields_title(group));
+        grid_print(&grid, stdout, 2, options->width, false);
+    }
+}
+
+int command_help(const struct options *options, const char *topic) {
+    if (topic == NULL)
+        help_usage();
+    else if (strcmp(topic, "config") == 0)
+        print_variables(options);
+    else if (strcmp(topic, "fields") == 0)
+        print_fields(options);
+    else
+        return report(options, CODE_USAGE, "there is no help on '%s'; try: poolstat help config, poolstat help fields",
+                      topic);
+    return CODE_OK;
+}

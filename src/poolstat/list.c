@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `poolstat` without a command: the processes that run on the pool, one row for each process and device.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collect.h"
+#include "commands.h"
+#include "derive.h"
+#include "grid.h"
+#include "json.h"
+#include "report.h"
+#include "text.h"
+
+struct tally {
+    size_t shown, damaged, denied, unseen;
+    bool has_inner_pids; /* some process has another pid in its own namespace */
+};
+
+static bool is_shown(const struct process *process) {
+    return process->liveness == LIVENESS_ALIVE && process->code == CODE_OK;
+}
+
+static bool is_problem(const struct process *process) {
+    return process->liveness == LIVENESS_ALIVE && process->code == CODE_DAMAGED;
+}
+
+static struct tally count_processes(const struct collection *collection) {
+    struct tally tally = {0};
+    for (size_t i = 0; i < collection->count; i++) {
+        const struct process *process = &collection->processes[i];
+        tally.shown += is_shown(process);
+        tally.damaged += is_problem(process);
+        tally.denied += process->liveness == LIVENESS_ALIVE && process->code == CODE_DENIED;
+        tally.unseen += process->liveness == LIVENESS_UNSEEN;
+        tally.has_inner_pids |= is_shown(process) && process->pid != process->inner_pid;
+    }
+    return tally;
+}
+
+static void put_figure(struct grid *grid, struct text text, bool approximate) {
+    grid_put(grid, approximate ? text_approximate(text).s : text.s);
+}
+
+static void put_identity(struct grid *grid, const struct process *process, const struct tally *tally) {
+    const struct poolcuda_header *header = &process->segment->header;
+    char *command = text_safe(header->command, sizeof(header->command));
+    grid_put(grid, text_count(process->pid).s);
+    if (tally->has_inner_pids) grid_put(grid, text_count(process->inner_pid).s);
+    grid_put(grid, command);
+    free(command);
+}
+
+static void put_device(struct grid *grid, const struct device_sum *sum) {
+    const bool approximate = sum->approximate;
+    grid_put(grid, text_count(sum->device < 0 ? TEXT_UNKNOWN : (uint64_t)sum->device).s);
+    put_figure(grid, text_bytes(sum->measures.live_bytes), approximate);
+    put_figure(grid, text_bytes(sum->figures.reserved_bytes), approximate);
+    put_figure(grid, text_bytes(sum->measures.cached_bytes), approximate);
+    put_figure(grid, text_bytes(sum->figures.peak_reserved_bytes), approximate);
+    put_figure(grid, text_ratio(sum->measures.hit_rate), approximate);
+    put_figure(grid, text_ratio(sum->measures.external_fragmentation), approximate);
+}
+
+static void print_table(const struct options *options, const struct collection *collection, const struct tally *tally) {
+    struct grid grid = {0};
+    grid_column(&grid, "PID", GRID_RIGHT);
+    if (tally->has_inner_pids) grid_column(&grid, "NSPID", GRID_RIGHT);
+    grid_elastic_column(&grid, "COMMAND", GRID_LEFT);
+    static const char *const figures[] = {"DEV", "LIVE", "RESERVED", "CACHED", "PEAK", "HITS", "EXTFRAG"};
+    const size_t figure_count = sizeof(figures) / sizeof(figures[0]);
+    for (size_t i = 0; i < figure_count; i++) grid_column(&grid, figures[i], GRID_RIGHT);
+    for (size_t i = 0; i < collection->count; i++) {
+        const struct process *process = &collection->processes[i];
+        if (!is_shown(process)) continue;
+        struct device_sum *sums;
+        const size_t count = derive_devices(process->segment, &sums);
+        for (size_t j = 0; j < count; j++) {
+            put_identity(&grid, process, tally);
+            put_device(&grid, &sums[j]);
+        }
+        free(sums);
+        if (count != 0) continue;
+        put_identity(&grid, process, tally);
+        for (size_t j = 0; j < figure_count; j++) grid_put(&grid, "-");
+    }
+    grid_print(&grid, stdout, 0, options->width, true);
+}
+
+static void note_problem(const struct process *process) {
+    char *path = text_safe(process->file.path, strlen(process->file.path));
+    report_note("process %u: the segment %s (%s)", process->pid, process->why, path);
+    free(path);
+}
+
+/* What is to be said beside the table, and the exit code. */
+static enum code conclude(const struct tally *tally, char *message, size_t size) {
+    message[0] = '\0';
+    if (tally->damaged != 0) {
+        snprintf(message, size, "%zu segment%s could not be read", tally->damaged, tally->damaged == 1 ? "" : "s");
+        return CODE_DAMAGED;
+    }
+    if (tally->denied != 0)
+        snprintf(message, size, "%zu process%s of other users not shown: run poolstat as that user, or as root",
+                 tally->denied, tally->denied == 1 ? "" : "es");
+    if (tally->shown != 0) return CODE_OK;
+    if (tally->denied != 0) return CODE_DENIED;
+    snprintf(message, size, "no process runs on the pool; start one with: poolstat run -- COMMAND");
+    return CODE_NONE;
+}
+
+static void print_json(const struct collection *collection, const struct tally *tally, enum code code,
+                       const char *message) {
+    json_t *document = json_document(), *processes = json_array(), *problems = json_array();
+    for (size_t i = 0; i < collection->count; i++) {
+        const struct process *process = &collection->processes[i];
+        if (is_shown(process)) json_array_append_new(processes, json_listed_process(process));
+        if (is_problem(process)) json_array_append_new(problems, json_problem(process));
+    }
+    json_object_set_new(document, "processes", processes);
+    json_object_set_new(document, "problems", problems);
+    json_object_set_new(
+        document, "not_shown",
+        json_pack("{s:I,s:I}", "denied", (json_int_t)tally->denied, "unseen", (json_int_t)tally->unseen));
+    json_object_set_new(document, "error", json_error(code, message));
+    json_print(document);
+}
+
+int command_list(const struct options *options) {
+    struct collection collection;
+    char message[256];
+    collect(&collection);
+    const struct tally tally = count_processes(&collection);
+    const enum code code = conclude(&tally, message, sizeof(message));
+    if (options->json)
+        print_json(&collection, &tally, code, message);
+    else if (tally.shown != 0)
+        print_table(options, &collection, &tally);
+    fflush(stdout);
+    for (size_t i = 0; i < collection.count; i++)
+        if (is_problem(&collection.processes[i])) note_problem(&collection.processes[i]);
+    if (tally.unseen != 0)
+        report_note("%zu segment%s of pid namespaces that cannot be seen from here: run poolstat on the host",
+                    tally.unseen, tally.unseen == 1 ? "" : "s");
+    if (message[0] != '\0') report_note("%s", message);
+    collect_free(&collection);
+    return code;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What all parts of poolstat share: exit codes and the options in force. poolstat reads the segments of figures that
+ * libpoolcuda.so publishes; it never writes to them, and of the library it knows the public headers alone.
+ */
+#ifndef POOLSTAT_H
+#define POOLSTAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define POOLSTAT_SCHEMA "poolstat/1" /* of the JSON documents */
+
+enum code {
+    CODE_OK = 0,
+    CODE_NONE = 1,             /* nothing matched */
+    CODE_USAGE = 2,            /* the command line is wrong */
+    CODE_DENIED = 3,           /* no permission */
+    CODE_DAMAGED = 4,          /* a segment is incompatible or damaged */
+    CODE_GONE = 5,             /* the process went away */
+    CODE_FAILED = 125,         /* poolstat itself could not do its work */
+    CODE_CANNOT_EXECUTE = 126, /* run: the command is there but cannot be executed */
+    CODE_NOT_FOUND = 127       /* run: there is no such command */
+};
+
+struct options {
+    bool json;
+    size_t width; /* columns of the terminal, 0 when lines may be of any length */
+};
+
+#endif

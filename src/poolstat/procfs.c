@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reading /proc.
+ */
+#include "procfs.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "memory.h"
+
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCu /* PROC_PID_INIT_INO, fixed in the kernel */
+
+static struct procfs_process *all;
+static size_t all_count;
+
+/* State, number of threads and start time. The command in field 2 may hold blanks and parentheses, so fields are
+ * counted from the last one. */
+static bool read_stat(uint32_t pid, char *state, long *threads, unsigned long long *start_ticks) {
+    char path[64], line[1024];
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    const size_t length = fread(line, 1, sizeof(line) - 1, file);
+    fclose(file);
+    line[length] = '\0';
+    const char *rest = strrchr(line, ')');
+    return rest != NULL &&
+           sscanf(rest + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld %*s %llu", state,
+                  threads, start_ticks) == 3;
+}
+
+static bool read_status(uint32_t pid, struct procfs_process *process) {
+    char path[64], *line = NULL;
+    size_t size = 0;
+    bool has_uids = false;
+    snprintf(path, sizeof(path), "/proc/%u/status", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    process->inner_pid = pid; /* kernels without pid namespaces say nothing else */
+    while (getline(&line, &size, file) > 0) {
+        if (strncmp(line, "Uid:", 4) == 0)
+            has_uids = sscanf(line + 4, "%u %u %u %u", &process->uids[0], &process->uids[1], &process->uids[2],
+                              &process->uids[3]) == 4;
+        else if (strncmp(line, "NSpid:", 6) == 0)
+            process->inner_pid = (uint32_t)strtoul(strrchr(line, '\t') + 1, NULL, 10);
+    }
+    free(line);
+    fclose(file);
+    return has_uids;
+}
+
+bool procfs_read(uint32_t pid, struct procfs_process *process) {
+    char state;
+    long threads;
+    unsigned long long start_ticks;
+    *process = (struct procfs_process){.pid = pid};
+    if (!read_stat(pid, &state, &threads, &start_ticks) || !read_status(pid, process)) return false;
+    process->start_ticks = start_ticks;
+    /* A process whose first thread has ended looks dead while its others live. */
+    return state != 'X' && (state != 'Z' || threads > 1);
+}
+
+uint32_t *procfs_pids(void) {
+    size_t count = 0, capacity = 256;
+    uint32_t *pids = memory_new(capacity, sizeof(*pids));
+    DIR *folder = opendir("/proc");
+    for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char *end;
+        const unsigned long pid = strtoul(entry->d_name, &end, 10);
+        if (*end != '\0' || pid == 0) continue;
+        if (count + 1 == capacity) pids = memory_grow(pids, capacity *= 2, sizeof(*pids));
+        pids[count++] = (uint32_t)pid;
+    }
+    if (folder != NULL) closedir(folder);
+    pids[count] = 0;
+    return pids;
+}
+
+static void read_all(void) {
+    uint32_t *pids = procfs_pids();
+    size_t count = 0;
+    while (pids[count] != 0) count++;
+    all = memory_new(count, sizeof(*all));
+    for (size_t i = 0; i < count; i++)
+        if (procfs_read(pids[i], &all[all_count])) all_count++;
+    free(pids);
+}
+
+bool procfs_find(uint32_t inner_pid, uint64_t start_ticks, struct procfs_process *process) {
+    if (procfs_read(inner_pid, process) && process->inner_pid == inner_pid && process->start_ticks == start_ticks)
+        return true;
+    if (all == NULL) read_all();
+    for (size_t i = 0; i < all_count; i++) {
+        if (all[i].inner_pid != inner_pid || all[i].start_ticks != start_ticks) continue;
+        return procfs_read(all[i].pid, process) && process->start_ticks == start_ticks;
+    }
+    return false;
+}
+
+void procfs_forget(void) {
+    free(all);
+    all = NULL;
+    all_count = 0;
+}
+
+uint64_t procfs_pid_namespace(uint32_t pid) {
+    char path[64] = "/proc/self/ns/pid";
+    struct stat status;
+    if (pid != 0) snprintf(path, sizeof(path), "/proc/%u/ns/pid", pid);
+    return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+bool procfs_sees_all(void) {
+    return procfs_pid_namespace(0) == FIRST_PID_NAMESPACE;
+}

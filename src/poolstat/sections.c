@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The sections of `show`. Lines of a figure are label, value, help; label and help come from the glossary.
+ */
+#include "sections.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "derive.h"
+#include "fields.h"
+#include "grid.h"
+#include "poolcuda/variables.h"
+#include "text.h"
+#include "words.h"
+
+#define INDENT 2u
+#define VALUE_BYTES text_bytes
+#define VALUE_COUNT text_count
+#define VALUE_NS text_duration
+#define VALUE_RATIO text_ratio
+
+static void figure_columns(struct grid *grid) {
+    grid_column(grid, "", GRID_LEFT);
+    grid_column(grid, "", GRID_RIGHT);
+    grid_elastic_column(grid, "", GRID_LEFT);
+}
+
+static void put_line(struct grid *grid, enum field_group group, const char *name, const char *value) {
+    char *label = text_label(name);
+    grid_put(grid, label);
+    grid_put(grid, value);
+    grid_put(grid, fields_help(group, name));
+    free(label);
+}
+
+static void put_safe_line(struct grid *grid, enum field_group group, const char *name, const char *bytes, size_t size) {
+    char *value = text_safe(bytes, size);
+    put_line(grid, group, name, value[0] == '\0' ? "-" : value);
+    free(value);
+}
+
+static void title(const char *text) {
+    printf("\n%s\n", text);
+}
+
+static void print_figures(struct grid *grid, const struct options *options) {
+    grid_print(grid, stdout, INDENT, options->width, false);
+}
+
+static struct text date(uint64_t unix_ns) {
+    const time_t seconds = (time_t)(unix_ns / 1000000000u);
+    struct tm local;
+    struct text text = {"-"};
+    if (unix_ns != 0 && localtime_r(&seconds, &local) != NULL)
+        strftime(text.s, sizeof(text.s), "%Y-%m-%d %H:%M:%S", &local);
+    return text;
+}
+
+static void print_process(const struct options *options, const struct process *process) {
+    const struct segment *segment = process->segment;
+    const struct poolcuda_header *header = &segment->header;
+    const enum field_group group = FIELDS_PROCESS;
+    struct grid grid = {0};
+    printf("%s\n", fields_title(group));
+    figure_columns(&grid);
+    put_safe_line(&grid, group, "command", header->command, sizeof(header->command));
+    put_line(&grid, group, "pid", process->pid == 0 ? "-" : text_count(process->pid).s);
+    if (process->pid != process->inner_pid) put_line(&grid, group, "namespace_pid", text_count(process->inner_pid).s);
+    put_line(&grid, group, "uid", text_count(process->file.owner).s);
+    put_line(&grid, group, "state", words_state(process));
+    put_line(&grid, group, "created_unix_ns", date(header->created_unix_ns).s);
+    put_line(&grid, group, "age_ns", text_duration(derive_age(segment, header->created_ns)).s);
+    put_line(&grid, group, "heartbeat_age_ns", text_duration(derive_age(segment, header->heartbeat_ns)).s);
+    put_line(&grid, group, "in_driver_ns", text_duration(derive_age(segment, header->in_driver_since_ns)).s);
+    put_line(&grid, group, "driver_version", text_cuda(header->driver_version).s);
+    put_line(&grid, group, "runtime_only", header->runtime_only ? "yes" : "no");
+    put_safe_line(&grid, group, "library_version", header->library_version, sizeof(header->library_version));
+    put_line(&grid, group, "proc_address_lookups", text_count(header->proc_address_lookups).s);
+    put_line(&grid, group, "symbols_hooked", text_count(header->symbols_hooked).s);
+    put_line(&grid, group, "pid_namespace", header->pid_namespace ? text_count(header->pid_namespace).s : "-");
+    put_line(&grid, group, "approximate", derive_is_approximate(segment) ? "yes" : "no");
+    print_figures(&grid, options);
+    char *path = text_safe(process->file.path, strlen(process->file.path));
+    printf("%*s%s\n", (int)INDENT, "", path);
+    free(path);
+}
+
+static const char *variable_help(const char *name) {
+    static const struct {
+        const char *name, *help;
+    } variables[] = {
+#define VARIABLE(NAME, field, kind, initial, low, high, range, help) {#NAME, help},
+        POOLCUDA_VARIABLES(VARIABLE)
+#undef VARIABLE
+    };
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+        if (strcmp(variables[i].name, name) == 0) return variables[i].help;
+    return "";
+}
+
+static void print_configuration(const struct options *options, const struct segment *segment) {
+    struct grid grid = {0};
+    title("Configuration in force (set: by the user)");
+    grid_column(&grid, "", GRID_LEFT);
+    grid_column(&grid, "", GRID_RIGHT);
+    grid_column(&grid, "", GRID_LEFT);
+    grid_elastic_column(&grid, "", GRID_LEFT);
+    for (size_t i = 0; i < segment->config_count; i++) {
+        const struct poolcuda_config_entry *entry = &segment->config[i];
+        char *name = text_safe(entry->name, sizeof(entry->name)),
+             *value = text_safe(entry->value, sizeof(entry->value));
+        grid_put(&grid, name);
+        grid_put(&grid, value);
+        grid_put(&grid, entry->from_environment ? "set" : "default");
+        grid_put(&grid, variable_help(name));
+        free(name);
+        free(value);
+    }
+    print_figures(&grid, options);
+}
+
+static void print_pool_identity(const struct options *options, const struct poolcuda_pool *record) {
+    const enum field_group group = FIELDS_POOL;
+    struct grid grid = {0};
+    figure_columns(&grid);
+    put_line(&grid, group, "uuid", words_uuid(record).s);
+    put_safe_line(&grid, group, "pci", record->pci, sizeof(record->pci));
+    put_line(&grid, group, "device_total_bytes",
+             text_bytes(record->device_total_bytes ? record->device_total_bytes : TEXT_UNKNOWN).s);
+    put_line(&grid, group, "context", text_handle(record->context).s);
+    put_line(&grid, group, "generation", text_count(record->generation).s);
+    put_line(&grid, group, "limit_bytes", text_bytes(record->limited ? record->limit_bytes : TEXT_UNKNOWN).s);
+    put_line(&grid, group, "max_split_bytes", text_bytes(record->max_split_bytes).s);
+    print_figures(&grid, options);
+}
+
+static void print_pool_figures(const struct options *options, const struct poolcuda_pool *record,
+                               const struct counters *counters) {
+    struct measures measures;
+    struct grid grid = {0};
+    derive_measures(record, counters, &measures);
+    figure_columns(&grid);
+#define PUT(name, unit, help) put_line(&grid, FIELDS_MEASURE, #name, VALUE_##unit(measures.name).s);
+    DERIVE_MEASURES(PUT)
+#undef PUT
+    printf("\n  Derived\n");
+    print_figures(&grid, options);
+    figure_columns(&grid);
+#define PUT(name, unit, kind, help) put_line(&grid, FIELDS_FIGURE, #name, VALUE_##unit(record->name).s);
+    POOLCUDA_POOL_FIGURES(PUT)
+#undef PUT
+    printf("\n  Figures\n");
+    print_figures(&grid, options);
+    figure_columns(&grid);
+#define PUT(name, unit, kind, help) put_line(&grid, FIELDS_COUNTER, #name, VALUE_##unit(counters->name).s);
+    POOLCUDA_CELL_COUNTERS(PUT)
+#undef PUT
+    printf("\n  Counters\n");
+    print_figures(&grid, options);
+}
+
+static void print_size_classes(const struct options *options, const struct poolcuda_pool *record) {
+    struct grid grid = {0};
+    static const char *const columns[] = {"UP TO", "LIVE", "CACHED", "ALLOCS", "FREES", "HITS", "HIT RATE"};
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) grid_column(&grid, columns[i], GRID_RIGHT);
+    for (unsigned class = 0; class < POOLCUDA_SIZE_CLASSES; class ++) {
+        if (!derive_class_is_used(record, class)) continue;
+        grid_put(&grid, text_bytes(derive_class_bytes(class)).s);
+        grid_put(&grid,
+                 text_bytes(derive_difference(record->class_alloc_bytes[class], record->class_freed_bytes[class])).s);
+        grid_put(&grid, text_bytes(record->class_cached_bytes[class]).s);
+        grid_put(&grid, text_count(record->class_allocs[class]).s);
+        grid_put(&grid, text_count(record->class_frees[class]).s);
+        grid_put(&grid, text_count(record->class_hits[class]).s);
+        grid_put(&grid, text_ratio(derive_ratio(record->class_hits[class], record->class_allocs[class])).s);
+    }
+    printf("\n  Size classes in use\n");
+    grid_print(&grid, stdout, INDENT, options->width, true);
+}
+
+/* Ten marks are the largest count of the histogram. */
+static void put_bar(struct grid *grid, const uint64_t *counts, unsigned bucket) {
+    static const char marks[] = "##########";
+    uint64_t largest = 1;
+    for (unsigned i = 0; i < POOLCUDA_LATENCY_BUCKETS; i++)
+        if (counts[i] > largest) largest = counts[i];
+    const double part = derive_ratio(counts[bucket], largest) * (double)(sizeof(marks) - 1);
+    char bar[sizeof(marks)];
+    snprintf(bar, sizeof(bar), "%.*s", counts[bucket] == 0 ? 0 : part < 1 ? 1 : (int)part, marks);
+    grid_put(grid, bar);
+}
+
+static void print_latency(const struct options *options, const struct poolcuda_pool *record) {
+    struct grid grid = {0};
+    grid_column(&grid, "FROM", GRID_RIGHT);
+    grid_column(&grid, "TO", GRID_RIGHT);
+    grid_column(&grid, "HITS", GRID_RIGHT);
+    grid_column(&grid, "", GRID_LEFT);
+    grid_column(&grid, "MISSES", GRID_RIGHT);
+    grid_column(&grid, "", GRID_LEFT);
+    for (unsigned bucket = 0; bucket < POOLCUDA_LATENCY_BUCKETS; bucket++) {
+        if (record->hit_ns[bucket] == 0 && record->miss_ns[bucket] == 0) continue;
+        grid_put(&grid, text_duration(derive_bucket_start(bucket)).s);
+        grid_put(&grid, text_duration(derive_bucket_end(bucket)).s);
+        grid_put(&grid, text_count(record->hit_ns[bucket]).s);
+        put_bar(&grid, record->hit_ns, bucket);
+        grid_put(&grid, text_count(record->miss_ns[bucket]).s);
+        put_bar(&grid, record->miss_ns, bucket);
+    }
+    printf("\n  Latency (of hits one call in %u, of misses all)\n", POOLCUDA_LATENCY_SAMPLE);
+    grid_print(&grid, stdout, INDENT, options->width, true);
+}
+
+static void print_streams(const struct options *options, const struct segment_pool *pool) {
+    struct grid grid = {0};
+    static const char *const columns[] = {"STREAM", "THREAD", "LIVE", "REQUESTED", "ALLOCS", "FREES", "HIT RATE"};
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) grid_column(&grid, columns[i], GRID_RIGHT);
+    for (size_t i = 0; i < pool->cell_count; i++) {
+        const struct poolcuda_cell *cell = &pool->cells[i];
+        grid_put(&grid, cell->stream == 0 ? "none" : text_count(cell->stream).s);
+        grid_put(&grid, cell->thread == 0 ? "all" : text_count(cell->thread).s);
+        grid_put(&grid, text_bytes(derive_difference(cell->alloc_live_bytes, cell->freed_live_bytes)).s);
+        grid_put(&grid, text_bytes(derive_difference(cell->alloc_requested_bytes, cell->freed_requested_bytes)).s);
+        grid_put(&grid, text_count(cell->allocs).s);
+        grid_put(&grid, text_count(cell->frees).s);
+        grid_put(&grid, text_ratio(derive_ratio(cell->hits, cell->allocs)).s);
+    }
+    printf("\n  Streams\n");
+    grid_print(&grid, stdout, INDENT, options->width, true);
+}
+
+static void print_pool(const struct options *options, const struct segment_pool *pool) {
+    const struct poolcuda_pool *record = &pool->record;
+    const char *kind = words_kind(record);
+    struct counters counters;
+    derive_counters(pool, &counters);
+    printf("\nPool %u: device %s, %s segments%s\n", pool->number,
+           text_count(record->device < 0 ? TEXT_UNKNOWN : (uint64_t)record->device).s, kind == NULL ? "unknown" : kind,
+           pool->approximate ? " (~ approximate: the process was busy)" : "");
+    print_pool_identity(options, record);
+    print_pool_figures(options, record, &counters);
+    print_size_classes(options, record);
+    print_latency(options, record);
+    print_streams(options, pool);
+}
+
+static void print_pass_through(const struct options *options, const struct poolcuda_header *header) {
+    struct grid grid = {0};
+    figure_columns(&grid);
+#define PUT(name, help) \
+    put_line(&grid, FIELDS_PASS_THROUGH, #name, text_count(header->pass_through[POOLCUDA_PASS_##name]).s);
+    POOLCUDA_PASS_REASONS(PUT)
+#undef PUT
+    title(fields_title(FIELDS_PASS_THROUGH));
+    print_figures(&grid, options);
+}
+
+static void put_event(struct grid *grid, const struct segment *segment, const struct poolcuda_event *event) {
+    const char *type = words_event_type(event), *reason = words_oom_reason(event);
+    grid_put(grid, text_count(event->sequence).s);
+    grid_put(grid, text_duration(derive_age(segment, event->time_ns)).s);
+    grid_put(grid, type == NULL ? "unknown" : type);
+    grid_put(grid, text_count(event->device < 0 ? TEXT_UNKNOWN : (uint64_t)event->device).s);
+    grid_put(grid, event->pool == 0 ? "-" : text_count(event->pool).s);
+    grid_put(grid, text_bytes(event->requested_bytes).s);
+    grid_put(grid, text_bytes(event->live_bytes).s);
+    grid_put(grid, text_bytes(event->cached_bytes).s);
+    grid_put(grid, text_bytes(event->largest_free_bytes).s);
+    grid_put(grid, text_bytes(event->device_free_bytes).s);
+    grid_put(grid, text_ratio(derive_ratio(event->fragmentation_ppm, 1000000)).s);
+    if (event->type == POOLCUDA_EVENT_fallback)
+        grid_put(grid, text_count(event->reason).s);
+    else
+        grid_put(grid, reason == NULL ? "" : reason);
+}
+
+static void print_events(const struct options *options, const struct segment *segment) {
+    static const struct {
+        const char *title;
+        enum grid_align align;
+    } columns[] = {{"NUMBER", GRID_RIGHT},  {"AGO", GRID_RIGHT},       {"EVENT", GRID_LEFT}, {"DEV", GRID_RIGHT},
+                   {"POOL", GRID_RIGHT},    {"REQUESTED", GRID_RIGHT}, {"LIVE", GRID_RIGHT}, {"CACHED", GRID_RIGHT},
+                   {"LARGEST", GRID_RIGHT}, {"DEVFREE", GRID_RIGHT},   {"FRAG", GRID_RIGHT}, {"REASON", GRID_LEFT}};
+    struct grid grid = {0};
+    title("Events, newest last");
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+        grid_column(&grid, columns[i].title, columns[i].align);
+    for (size_t i = 0; i < segment->event_count; i++) put_event(&grid, segment, &segment->events[i]);
+    grid_print(&grid, stdout, INDENT, options->width, true);
+}
+
+void sections_print(const struct options *options, const struct process *process) {
+    const struct segment *segment = process->segment;
+    print_process(options, process);
+    print_configuration(options, segment);
+    for (size_t i = 0; i < segment->pool_count; i++) print_pool(options, &segment->pools[i]);
+    print_pass_through(options, &segment->header);
+    print_events(options, segment);
+}

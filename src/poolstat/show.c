@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `poolstat show PID`: chooses the process and prints everything about it. The sections are in sections.c.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collect.h"
+#include "commands.h"
+#include "json.h"
+#include "procfs.h"
+#include "report.h"
+#include "sections.h"
+#include "text.h"
+
+/* How well a process fits a pid that the user gave; the higher the better. */
+enum fit { FIT_NONE, FIT_ENDED, FIT_UNSEEN, FIT_INNER, FIT_EXACT };
+
+static enum fit fit_of(const struct process *process, uint32_t pid) {
+    if (process->liveness == LIVENESS_ALIVE && process->pid == pid) return FIT_EXACT;
+    if (process->inner_pid != pid) return FIT_NONE;
+    if (process->liveness == LIVENESS_ALIVE) return FIT_INNER;
+    return process->liveness == LIVENESS_UNSEEN ? FIT_UNSEEN : FIT_ENDED;
+}
+
+/* The best fit, and whether there is only one so good. */
+static const struct process *choose(const struct collection *collection, uint32_t pid, enum fit *best, bool *unique) {
+    const struct process *chosen = NULL;
+    *best = FIT_NONE;
+    *unique = true;
+    for (size_t i = 0; i < collection->count; i++) {
+        const enum fit fit = fit_of(&collection->processes[i], pid);
+        if (fit == FIT_NONE || fit < *best) continue;
+        *unique = fit > *best;
+        *best = fit;
+        chosen = &collection->processes[i];
+    }
+    return chosen;
+}
+
+static bool parse_pid(const char *text, uint32_t *pid) {
+    char *end;
+    if (text[0] < '1' || text[0] > '9') return false;
+    const unsigned long value = strtoul(text, &end, 10);
+    if (*end != '\0' || value > INT32_MAX) return false;
+    *pid = (uint32_t)value;
+    return true;
+}
+
+static int report_missing(const struct options *options, uint32_t pid) {
+    struct procfs_process process;
+    if (!procfs_read(pid, &process)) return report(options, CODE_GONE, "there is no process %u (any more)", pid);
+    return report(
+        options, CODE_NONE,
+        "process %u does not run on the pool, or made no CUDA call yet; start it with: poolstat run -- COMMAND", pid);
+}
+
+static int report_unreadable(const struct options *options, const struct process *process, uint32_t pid) {
+    char *path = text_safe(process->file.path, strlen(process->file.path));
+    const int code =
+        process->code == CODE_DENIED
+            ? report(options, CODE_DENIED,
+                     "process %u belongs to another user: run poolstat as that user, or as root (%s)", pid, path)
+            : report(options, process->code, "process %u: the segment %s (%s)", pid, process->why, path);
+    free(path);
+    return code;
+}
+
+static int show(const struct options *options, const struct process *process) {
+    if (!options->json) {
+        sections_print(options, process);
+        return CODE_OK;
+    }
+    json_t *document = json_document();
+    json_object_set_new(document, "process", json_whole_process(process));
+    json_object_set_new(document, "error", json_error(CODE_OK, ""));
+    json_print(document);
+    return CODE_OK;
+}
+
+int command_show(const struct options *options, const char *argument) {
+    uint32_t pid;
+    if (!parse_pid(argument, &pid))
+        return report(options, CODE_USAGE, "'%s' is no process id; the list of them: poolstat", argument);
+    struct collection collection;
+    enum fit fit;
+    bool unique;
+    int code;
+    collect(&collection);
+    const struct process *process = choose(&collection, pid, &fit, &unique);
+    if (process == NULL)
+        code = report_missing(options, pid);
+    else if (fit == FIT_ENDED)
+        code = report(options, CODE_GONE, "process %u has ended; what its segment holds is past", pid);
+    else if (!unique)
+        code = report(options, CODE_USAGE,
+                      "several processes have the pid %u in their containers; use the pid on this machine (poolstat "
+                      "lists both)",
+                      pid);
+    else if (process->code != CODE_OK)
+        code = report_unreadable(options, process, pid);
+    else
+        code = show(options, process);
+    collect_free(&collection);
+    return code;
+}

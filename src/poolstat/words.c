@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables of words.
+ */
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME(name, help) #name,
+
+static const char *word_at(const char *const words[], size_t count, uint64_t index) {
+    return index < count ? words[index] : NULL;
+}
+
+#define WORD_AT(words, index) word_at(words, sizeof(words) / sizeof((words)[0]), index)
+
+const char *words_state(const struct process *process) {
+    static const char *const words[] = {
+        [LIVENESS_ALIVE] = "running", [LIVENESS_ENDED] = "ended", [LIVENESS_UNSEEN] = "unseen"};
+    return words[process->liveness];
+}
+
+const char *words_kind(const struct poolcuda_pool *record) {
+    static const char *const words[] = {[POOLCUDA_KIND_PLAIN] = "plain", [POOLCUDA_KIND_ASYNC] = "async"};
+    return WORD_AT(words, record->kind);
+}
+
+const char *words_event_type(const struct poolcuda_event *event) {
+    static const char *const words[] = {NULL, POOLCUDA_EVENT_TYPES(NAME)};
+    return WORD_AT(words, event->type);
+}
+
+const char *words_oom_reason(const struct poolcuda_event *event) {
+    static const char *const words[] = {[POOLCUDA_OOM_DRIVER] = "driver", [POOLCUDA_OOM_LIMIT] = "limit"};
+    if (event->type != POOLCUDA_EVENT_oom && event->type != POOLCUDA_EVENT_oom_retry) return NULL;
+    return WORD_AT(words, event->reason);
+}
+
+struct text words_uuid(const struct poolcuda_pool *record) {
+    static const uint8_t none[sizeof(record->uuid)];
+    struct text text = {"-"};
+    const uint8_t *u = record->uuid;
+    if (memcmp(u, none, sizeof(none)) == 0) return text;
+    snprintf(text.s, sizeof(text.s), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+             u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    return text;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The codes of a segment as words, the same in tables and in JSON.
+ */
+#ifndef POOLSTAT_WORDS_H
+#define POOLSTAT_WORDS_H
+
+#include "collect.h"
+#include "text.h"
+
+/* NULL when the code is none that we know. */
+const char *words_state(const struct process *process);
+const char *words_kind(const struct poolcuda_pool *record);
+const char *words_event_type(const struct poolcuda_event *event);
+const char *words_oom_reason(const struct poolcuda_event *event); /* NULL also where there is no reason */
+
+struct text words_uuid(const struct poolcuda_pool *record); /* "GPU-…", or "-" when unknown */
+
+#endif
