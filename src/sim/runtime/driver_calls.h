@@ -12,7 +12,6 @@
 #define SIMRT_DRIVER_CALLS(PLAIN, PER_THREAD) \
     PLAIN(cuInit, 2000) \
     PLAIN(cuDriverGetVersion, 2020) \
-    PLAIN(cuDeviceGet, 2000) \
     PLAIN(cuDeviceGetCount, 2000) \
     PLAIN(cuDeviceGetName, 2000) \
     PLAIN(cuDeviceGetUuid, 11040) \
@@ -34,8 +33,6 @@
     PLAIN(cuCtxSetCurrent, 4000) \
     PLAIN(cuCtxGetCurrent, 4000) \
     PLAIN(cuCtxGetDevice, 2000) \
-    PLAIN(cuCtxGetFlags, 7000) \
-    PLAIN(cuCtxSetFlags, 12010) \
     PLAIN(cuCtxSynchronize, 2000) \
     PLAIN(cuCtxSetLimit, 3010) \
     PLAIN(cuCtxGetLimit, 3010) \
@@ -96,9 +93,6 @@
     PLAIN(cuLibraryLoadData, 12000) \
     PLAIN(cuLibraryUnload, 12000) \
     PLAIN(cuLibraryGetKernel, 12000) \
-    PLAIN(cuLibraryGetGlobal, 12000) \
-    PLAIN(cuKernelGetAttribute, 12000) \
-    PLAIN(cuKernelSetAttribute, 12000) \
     PLAIN(cuMemcpy, 4000)                        PER_THREAD(cuMemcpy, 7000, ptds) \
     PLAIN(cuMemcpyHtoD, 3020)                    PER_THREAD(cuMemcpyHtoD, 7000, ptds) \
     PLAIN(cuMemcpyDtoH, 3020)                    PER_THREAD(cuMemcpyDtoH, 7000, ptds) \
