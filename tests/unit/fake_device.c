@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See fake_device.h.
+ */
+#include "fake_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local struct device_context current = {FAKE_PRIMARY(0), 0};
+
+void fake_set_current(void *handle, int ordinal) {
+    current = (struct device_context){handle, ordinal};
+}
+
+static int context_current(void *self, struct device_context *out) {
+    (void)self;
+    *out = current;
+    return DEVICE_OK;
+}
+
+/* First index whose range begins at or above `address`. Under the lock. */
+static size_t range_at(const struct fake_device *fake, uint64_t address) {
+    size_t low = 0, high = fake->range_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (fake->ranges[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void range_add(struct fake_device *fake, struct fake_range range) {
+    if (fake->range_count == fake->range_room) {
+        fake->range_room = fake->range_room ? 2 * fake->range_room : 64;
+        fake->ranges = realloc(fake->ranges, fake->range_room * sizeof *fake->ranges);
+        if (!fake->ranges) abort();
+    }
+    size_t at = range_at(fake, range.address);
+    memmove(&fake->ranges[at + 1], &fake->ranges[at], (fake->range_count - at) * sizeof *fake->ranges);
+    fake->ranges[at] = range;
+    fake->range_count++;
+}
+
+static void range_remove(struct fake_device *fake, size_t at) {
+    fake->in_use[fake->ranges[at].ordinal] -= fake->ranges[at].size;
+    memmove(&fake->ranges[at], &fake->ranges[at + 1], (fake->range_count - at - 1) * sizeof *fake->ranges);
+    fake->range_count--;
+}
+
+static int segment_alloc(void *self, struct device_context context, enum segment_kind kind, struct device_stream stream,
+                         size_t bytes, uint64_t *address) {
+    struct fake_device *fake = self;
+    (void)kind;
+    (void)stream;
+    if (fake->during_alloc) fake->during_alloc(fake->during_arg);
+    pthread_mutex_lock(&fake->lock);
+    fake->allocs++;
+    int code = fake->alloc_fails_with;
+    if (!code && !fake->alive[context.ordinal]) code = DEVICE_CONTEXT_DESTROYED;
+    if (!code && fake->in_use[context.ordinal] + bytes > fake->memory[context.ordinal]) code = DEVICE_OUT_OF_MEMORY;
+    if (!code) {
+        *address = fake->next_address;
+        fake->next_address +=
+            (bytes + 0x1fffff) / 0x200000 * 0x200000; /* neighbours touch where the size is a whole number of pages */
+        range_add(fake, (struct fake_range){*address, bytes, context.ordinal});
+        fake->in_use[context.ordinal] += bytes;
+        if (fake->in_use[context.ordinal] > fake->most_in_use[context.ordinal])
+            fake->most_in_use[context.ordinal] = fake->in_use[context.ordinal];
+    }
+    pthread_mutex_unlock(&fake->lock);
+    return code;
+}
+
+static int segment_release(void *self, struct device_context context, enum segment_kind kind, uint64_t address) {
+    struct fake_device *fake = self;
+    (void)context;
+    (void)kind;
+    pthread_mutex_lock(&fake->lock);
+    fake->releases++;
+    size_t at = range_at(fake, address);
+    bool found = at < fake->range_count && fake->ranges[at].address == address;
+    if (found)
+        range_remove(fake, at);
+    else
+        fake->bad_releases++;
+    pthread_mutex_unlock(&fake->lock);
+    return found ? DEVICE_OK : DEVICE_INVALID_VALUE;
+}
+
+static int context_synchronize(void *self, struct device_context context) {
+    struct fake_device *fake = self;
+    (void)context;
+    if (fake->during_synchronize) fake->during_synchronize(fake->during_arg);
+    __atomic_fetch_add(&fake->synchronizes, 1, __ATOMIC_RELAXED);
+    return __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
+}
+
+static int stream_synchronize(void *self, struct device_context context, struct device_stream stream) {
+    struct fake_device *fake = self;
+    (void)context;
+    (void)stream;
+    __atomic_fetch_add(&fake->stream_synchronizes, 1, __ATOMIC_RELAXED);
+    return __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
+}
+
+static int memory_info(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
+    struct fake_device *fake = self;
+    pthread_mutex_lock(&fake->lock);
+    *free_bytes = fake->memory[context.ordinal] - fake->in_use[context.ordinal];
+    *total_bytes = fake->memory[context.ordinal];
+    pthread_mutex_unlock(&fake->lock);
+    return DEVICE_OK;
+}
+
+static bool context_primary(void *self, struct device_context context) {
+    (void)self;
+    return context.handle == FAKE_PRIMARY(context.ordinal);
+}
+
+static bool context_alive(void *self, struct device_context context) {
+    struct fake_device *fake = self;
+    return context_primary(self, context) && fake->alive[context.ordinal];
+}
+
+static void device_describe(void *self, struct device_context context, struct device_info *info) {
+    struct fake_device *fake = self;
+    *info = (struct device_info){.total_bytes = fake->memory[context.ordinal], .pci = "0000:00:00.0"};
+    info->uuid[0] = (uint8_t)(context.ordinal + 1);
+}
+
+void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
+    *fake = (struct fake_device){
+        .ops = {.context_current = context_current,
+                .segment_alloc = segment_alloc,
+                .segment_release = segment_release,
+                .context_synchronize = context_synchronize,
+                .stream_synchronize = stream_synchronize,
+                .memory_info = memory_info,
+                .context_primary = context_primary,
+                .context_alive = context_alive,
+                .device_describe = device_describe,
+                .self = fake},
+        .next_address = UINT64_C(0x700000000000),
+    };
+    pthread_mutex_init(&fake->lock, NULL);
+    for (int i = 0; i < FAKE_DEVICES; i++) {
+        fake->memory[i] = memory_each;
+        fake->alive[i] = true;
+    }
+    fake_set_current(FAKE_PRIMARY(0), 0);
+}
+
+void fake_device_destroy(struct fake_device *fake) {
+    free(fake->ranges);
+    pthread_mutex_destroy(&fake->lock);
+}
+
+void fake_reset(struct fake_device *fake, int ordinal, bool revive) {
+    pthread_mutex_lock(&fake->lock);
+    for (size_t i = fake->range_count; i-- > 0;)
+        if (fake->ranges[i].ordinal == ordinal) range_remove(fake, i);
+    fake->alive[ordinal] = revive;
+    pthread_mutex_unlock(&fake->lock);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A device for the pool's unit tests: hands out addresses, keeps count, and fails when told to. No memory stands behind
+ * the addresses. Thread-safe.
+ */
+#ifndef POOLCUDA_FAKE_DEVICE_H
+#define POOLCUDA_FAKE_DEVICE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/device.h"
+
+#define FAKE_DEVICES 2
+
+struct fake_range {
+    uint64_t address;
+    size_t size;
+    int ordinal;
+};
+
+struct fake_device {
+    struct device_ops ops;
+    pthread_mutex_t lock;
+    uint64_t memory[FAKE_DEVICES]; /* bytes each device has */
+    uint64_t in_use[FAKE_DEVICES];
+    uint64_t most_in_use[FAKE_DEVICES];
+    bool alive[FAKE_DEVICES];  /* the primary contexts */
+    struct fake_range *ranges; /* outstanding allocations, sorted by address */
+    size_t range_count, range_room;
+    uint64_t next_address;
+
+    /* What was called. */
+    unsigned allocs, releases, synchronizes, stream_synchronizes;
+    unsigned bad_releases; /* of what was not allocated */
+
+    /* What goes wrong. */
+    int alloc_fails_with;                  /* not 0: every allocation answers it */
+    int synchronize_fails_with;            /* likewise */
+    void (*during_alloc)(void *arg);       /* called inside each allocation, with no lock of the device's */
+    void (*during_synchronize)(void *arg); /* likewise */
+    void *during_arg;
+};
+
+/* The context that the calling thread has; NULL handle: none. Created contexts have handles from FAKE_CREATED on. */
+#define FAKE_PRIMARY(ordinal) ((void *)(uintptr_t)(0x1000 + (ordinal)))
+#define FAKE_CREATED ((void *)(uintptr_t)0x9000)
+void fake_set_current(void *handle, int ordinal);
+
+void fake_device_init(struct fake_device *fake, uint64_t memory_each);
+void fake_device_destroy(struct fake_device *fake);
+/* The primary context of a device is reset: its plain memory is gone. It lives again at once when `revive`. */
+void fake_reset(struct fake_device *fake, int ordinal, bool revive);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A pool over the fake device, as the pool's unit tests use it: made by `fixture_begin`, checked and taken down by
+ * `fixture_end`.
+ */
+#ifndef POOLCUDA_POOL_FIXTURE_H
+#define POOLCUDA_POOL_FIXTURE_H
+
+#include "config/config.h"
+#include "fake_device.h"
+#include "pool/pool.h"
+#include "stats/writer.h"
+#include "testing.h"
+
+#define KIB ((size_t)1024)
+#define MIB_BYTES ((size_t)1024 * 1024)
+
+struct fixture {
+    struct fake_device device;
+    struct pool_system *pool;
+};
+
+static inline struct pool_options fixture_options(void) {
+    return (struct pool_options){.segment_bytes = 16 * MIB_BYTES,
+                                 .max_split_bytes = CONFIG_AUTO,
+                                 .limit_bytes = CONFIG_NONE,
+                                 .headroom_bytes = 0,
+                                 .trim_bytes = CONFIG_NONE};
+}
+
+static inline void fixture_begin(struct fixture *fixture, uint64_t device_memory, struct pool_options options) {
+    stats_start(false); /* figures in private memory, in their usual shape */
+    fake_device_init(&fixture->device, device_memory);
+    fixture->pool = pool_system_create(&fixture->device.ops, &options);
+    assert_non_null(fixture->pool);
+}
+
+static inline void assert_pool_whole(struct fixture *fixture) {
+    const char *broken = pool_check(fixture->pool);
+    if (broken) fail_msg("%s", broken);
+}
+
+static inline void fixture_end(struct fixture *fixture) {
+    assert_pool_whole(fixture);
+    pool_system_destroy(fixture->pool);
+    assert_int_equal(fixture->device.range_count, 0); /* every segment went back */
+    assert_int_equal(fixture->device.bad_releases, 0);
+    fake_device_destroy(&fixture->device);
+}
+
+static inline uint64_t must_alloc(struct fixture *fixture, size_t bytes) {
+    uint64_t address = 0;
+    assert_int_equal(pool_alloc(fixture->pool, bytes, POOL_DOOR_DRIVER, &address), 0);
+    assert_int_not_equal(address, 0);
+    return address;
+}
+
+static inline void must_free(struct fixture *fixture, uint64_t address) {
+    assert_int_equal(pool_free(fixture->pool, address, POOL_DOOR_DRIVER), 0);
+}
+
+static inline struct pool_totals totals_of(struct fixture *fixture, int ordinal) {
+    struct pool_totals totals;
+    pool_totals(fixture->pool, ordinal, &totals);
+    return totals;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The pool's parts by themselves: the free index finds what a list of blocks would, the policy keeps its rules, host
+ * memory stays small.
+ */
+#include "pool_fixture.h"
+
+#include "pool/internal.h"
+
+#include <stdlib.h>
+
+static void index_finds_a_fit_wherever_one_is(void **state) {
+    (void)state;
+    enum { COUNT = 200 };
+    static struct free_index index;
+    static struct block blocks[COUNT];
+    srand(7);
+    for (unsigned round = 0; round < 200; round++) {
+        index = (struct free_index){0};
+        size_t largest = 0;
+        for (unsigned i = 0; i < COUNT; i++) {
+            size_t units = 1 + (size_t)rand() % (1u << (rand() % 20));
+            blocks[i] = (struct block){.address = 0x1000000u * (i + 1ull), .size = units * UNIT};
+            index_insert(&index, &blocks[i]);
+            if (blocks[i].size > largest) largest = blocks[i].size;
+        }
+        assert_int_equal(index.largest, largest);
+        assert_null(index_find(&index, largest + UNIT, SIZE_MAX));
+        for (unsigned i = 0; i < COUNT; i++) {
+            const struct block *fit = index_find(&index, blocks[i].size, SIZE_MAX);
+            assert_non_null(fit);
+            assert_true(fit->size >= blocks[i].size);
+            /* Good fit: no more than one class (1/32) above the smallest that fits. */
+            size_t smallest = SIZE_MAX;
+            for (unsigned k = 0; k < COUNT; k++)
+                if (blocks[k].size >= blocks[i].size && blocks[k].size < smallest) smallest = blocks[k].size;
+            assert_true(fit->size <= smallest + smallest / 16);
+            const struct block *bounded = index_find(&index, blocks[i].size, blocks[i].size);
+            if (bounded) assert_int_equal(bounded->size, blocks[i].size);
+        }
+        for (unsigned i = 0; i < COUNT; i++) index_remove(&index, &blocks[(i * 37) % COUNT]);
+        assert_int_equal(index.count, 0);
+        assert_int_equal(index.largest, 0);
+        assert_int_equal(index.first_map, 0);
+    }
+}
+
+static void index_classes_follow_sizes(void **state) {
+    (void)state;
+    unsigned previous = 0;
+    for (size_t units = 1; units < 100000; units++) {
+        unsigned class = index_class(units * UNIT);
+        assert_true(class >= previous);
+        if (units > 1 && units <= 32) assert_int_equal(class, previous + 1);
+        previous = class;
+    }
+    assert_true(index_class(SIZE_MAX / UNIT * UNIT) < INDEX_FIRST_LEVELS * INDEX_SECOND_LEVELS);
+}
+
+static void policy_rounds_and_refuses_overflow(void **state) {
+    (void)state;
+    assert_int_equal(policy_round(1), 512);
+    assert_int_equal(policy_round(512), 512);
+    assert_int_equal(policy_round(513), 1024);
+    assert_int_equal(policy_round(SIZE_MAX), 0);
+    assert_int_equal(policy_round(SIZE_MAX - 511), 0);
+}
+
+static void policy_bounds_splits(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    assert_int_equal(policy_max_split(&options, 24 * 1024 * MIB), 1024 * MIB);
+    assert_int_equal(policy_max_split(&options, 100 * MIB), 32 * MIB);
+    assert_int_equal(policy_max_split(&options, 0), UINT64_MAX);
+    options.limit_bytes = 48 * 1024 * MIB;
+    assert_int_equal(policy_max_split(&options, 96 * 1024 * MIB), 2048 * MIB);
+    options.max_split_bytes = 5 * MIB;
+    assert_int_equal(policy_max_split(&options, 96 * 1024 * MIB), 5 * MIB);
+    options.max_split_bytes = CONFIG_NONE;
+    assert_int_equal(policy_max_split(&options, 96 * 1024 * MIB), UINT64_MAX);
+
+    assert_false(policy_split(64 * MIB, MIB, 32 * MIB));
+    assert_true(policy_split(32 * MIB, MIB, 32 * MIB));
+    assert_false(policy_split(1024, 1024, 32 * MIB));
+    assert_false(policy_split(17 * MIB - 512, 16 * MIB, 32 * MIB)); /* the rest is under a sixteenth */
+    assert_true(policy_split(17 * MIB, 16 * MIB, 32 * MIB));
+    assert_int_equal(policy_largest_fit(MIB, 32 * MIB), 32 * MIB);
+    assert_int_equal(policy_largest_fit(40 * MIB, 32 * MIB), 42 * MIB);
+    assert_int_equal(policy_largest_fit(MIB, UINT64_MAX), SIZE_MAX);
+}
+
+static void policy_sizes_segments(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    const uint64_t bound = 1024 * MIB;
+    assert_int_equal(policy_segment(512, 0, bound, &options), 16 * MIB);
+    assert_int_equal(policy_segment(12 * MIB, 0, bound, &options), 12 * MIB);
+    assert_int_equal(policy_segment(13 * MIB, 0, bound, &options), 14 * MIB);
+    assert_int_equal(policy_segment(2000 * MIB, 0, bound, &options), 2000 * MIB); /* its own */
+    assert_int_equal(policy_segment(512, 2048 * MIB, bound, &options), 32 * MIB); /* grows with the pool */
+    assert_int_equal(policy_segment(512, 1024 * 1024 * MIB, bound, &options), 64 * MIB);
+    /* 3 MiB in a large pool: a whole number of them, with at most 1 % lost. */
+    size_t bytes = policy_segment(9 * MIB + 512, 100 * 1024 * MIB, bound, &options);
+    assert_true(bytes % (9 * MIB + 512) * 100 <= bytes);
+    /* Never above a bound that the user set, unless the request is. */
+    options.max_split_bytes = 4 * MIB;
+    assert_true(policy_segment(512, 100 * 1024 * MIB, 4 * MIB, &options) <= 4 * MIB);
+    for (size_t size = 512; size < 4 * MIB; size += 97 * 512) {
+        size_t segment = policy_segment(size, 0, 4 * MIB, &options);
+        assert_true(segment >= size && segment <= 4 * MIB && segment % GRANULE == 0);
+    }
+}
+
+static void host_memory_per_live_block_is_bounded(void **state) {
+    (void)state;
+    /* A block's record, and its share of the table of live blocks: two buckets of 16 bytes for each at worst. */
+    assert_true(sizeof(struct block) + 2 * sizeof(UT_hash_bucket) <= 256);
+    assert_true(sizeof(struct pool) + sizeof(struct pool_system) <= 64 * KIB);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(index_finds_a_fit_wherever_one_is),
+    cmocka_unit_test(index_classes_follow_sizes),
+    cmocka_unit_test(policy_rounds_and_refuses_overflow),
+    cmocka_unit_test(policy_bounds_splits),
+    cmocka_unit_test(policy_sizes_segments),
+    cmocka_unit_test(host_memory_per_live_block_is_bounded),
+};
+TESTING_MAIN(tests)

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Many threads on one pool: stamps show that no block is given to two at once; resets, trims and checks run beside
+ * them; a thread inside the driver stops nobody's hits.
+ */
+#include "pool_fixture.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define THREADS 4
+#define HELD 64
+
+/* Who owns each unit of the address range that the fake device gives out: two owners at once are a fault of the pool.
+ */
+#define OWNED_UNITS ((size_t)4 << 20)
+static _Atomic unsigned char *owners;
+static const uint64_t owned_base = UINT64_C(0x700000000000);
+
+static void own(uint64_t address, size_t size, unsigned char from, unsigned char to) {
+    for (size_t unit = (address - owned_base) / 512; unit < (address - owned_base + size + 511) / 512; unit++) {
+        assert_true(unit < OWNED_UNITS);
+        unsigned char before = atomic_exchange(&owners[unit], to);
+        assert_int_equal(before, from);
+    }
+}
+
+struct worker {
+    struct fixture *f;
+    unsigned char number;
+    unsigned rounds;
+    bool resets; /* blocks may vanish: a free may pass */
+    atomic_bool *stop;
+    pthread_t thread;
+};
+
+static void *work(void *arg) {
+    struct worker *w = arg;
+    uint64_t held[HELD] = {0};
+    size_t sizes[HELD] = {0};
+    uint64_t random = w->number * UINT64_C(0x9E3779B97F4A7C15);
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    for (unsigned i = 0; i < w->rounds; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        unsigned at = (unsigned)(random >> 40) % HELD;
+        if (held[at]) {
+            if (!w->resets) own(held[at], sizes[at], w->number, 0);
+            int code = pool_free(w->f->pool, held[at], POOL_DOOR_DRIVER);
+            if (w->resets)
+                assert_true(code == 0 || code == POOL_PASS);
+            else
+                assert_int_equal(code, 0);
+            held[at] = 0;
+        } else {
+            sizes[at] = 1 + (size_t)(random >> 33) % (random % 16 ? 20000 : 3000000);
+            uint64_t address = 0;
+            int code = pool_alloc(w->f->pool, sizes[at], POOL_DOOR_DRIVER, &address);
+            if (w->resets && code) continue;
+            assert_int_equal(code, 0);
+            if (!w->resets) own(address, sizes[at], 0, w->number);
+            held[at] = address;
+        }
+    }
+    for (unsigned at = 0; at < HELD; at++) {
+        if (!held[at]) continue;
+        if (!w->resets) own(held[at], sizes[at], w->number, 0);
+        pool_free(w->f->pool, held[at], POOL_DOOR_DRIVER);
+    }
+    return NULL;
+}
+
+static void *watch(void *arg) {
+    struct worker *w = arg;
+    while (!atomic_load(w->stop)) {
+        const char *broken = pool_check(w->f->pool);
+        if (broken) {
+            fprintf(stderr, "%s\n", broken);
+            abort();
+        }
+        pool_trim(w->f->pool, 0, 8 * MIB_BYTES);
+        usleep(500);
+    }
+    return NULL;
+}
+
+static void *reset(void *arg) {
+    struct worker *w = arg;
+    while (!atomic_load(w->stop)) {
+        pool_context_close(w->f->pool, 0, NULL);
+        fake_reset(&w->f->device, 0, false);
+        pool_context_settle(w->f->pool, 0, NULL);
+        pthread_mutex_lock(&w->f->device.lock);
+        w->f->device.alive[0] = true;
+        pthread_mutex_unlock(&w->f->device.lock);
+        usleep(300);
+    }
+    return NULL;
+}
+
+static void run_threads(struct fixture *f, bool resets, unsigned rounds) {
+    atomic_bool stop = false;
+    struct worker workers[THREADS], watcher = {.f = f, .stop = &stop}, resetter = {.f = f, .stop = &stop};
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.f = f, .number = (unsigned char)(i + 1), .rounds = rounds, .resets = resets};
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    }
+    pthread_create(&watcher.thread, NULL, watch, &watcher);
+    if (resets) pthread_create(&resetter.thread, NULL, reset, &resetter);
+    for (unsigned i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
+    atomic_store(&stop, true);
+    pthread_join(watcher.thread, NULL);
+    if (resets) pthread_join(resetter.thread, NULL);
+}
+
+static void no_block_has_two_owners(void **state) {
+    (void)state;
+    struct fixture f;
+    owners = calloc(OWNED_UNITS, 1);
+    assert_non_null(owners);
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    must_free(&f, must_alloc(&f, 512)); /* the watcher finds a pool */
+    run_threads(&f, false, 20000);
+    assert_int_equal(totals_of(&f, 0).live, 0);
+    fixture_end(&f);
+    free((void *)owners);
+}
+
+static void resets_beside_allocations_lose_nothing(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    run_threads(&f, true, 8000);
+    assert_pool_whole(&f);
+    /* Releases of segments that a reset took are not faults of the device here; what was freed twice is. */
+    assert_int_equal(f.device.bad_releases, 0);
+    fixture_end(&f);
+}
+
+/* The hits of another thread, made while this one is inside the driver's allocation. */
+struct beside {
+    struct fixture *f;
+    bool done;
+};
+
+static void *hit(void *arg) {
+    struct beside *b = arg;
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    for (int i = 0; i < 100; i++) must_free(b->f, must_alloc(b->f, 4096));
+    return NULL;
+}
+
+static void hit_in_another_thread(void *arg) {
+    struct beside *b = arg;
+    if (b->done) return;
+    b->done = true;
+    pthread_t thread;
+    pthread_create(&thread, NULL, hit, b);
+    pthread_join(thread, NULL); /* never comes back if a lock is held across the driver's call */
+}
+
+static void hits_go_on_while_another_thread_is_in_the_driver(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    must_free(&f, must_alloc(&f, 4096));
+    struct beside b = {.f = &f};
+    f.device.during_arg = &b;
+    f.device.during_alloc = hit_in_another_thread;
+    must_alloc(&f, 100 * MIB_BYTES);
+    assert_true(b.done);
+    f.device.during_alloc = NULL;
+    uint64_t a = must_alloc(&f, 8192);
+    b.done = false;
+    f.device.during_synchronize = hit_in_another_thread;
+    must_free(&f, a);
+    f.device.during_synchronize = NULL;
+    assert_true(b.done);
+    fixture_end(&f);
+}
+
+/* A second free of the same block while the first waits for the device. */
+static void free_again(void *arg) {
+    struct beside *b = arg;
+    if (b->done) return;
+    b->done = true;
+    assert_int_equal(pool_free(b->f->pool, owned_base, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
+    assert_int_not_equal(must_alloc(b->f, 4096), owned_base);
+}
+
+static void a_block_whose_free_waits_is_neither_live_nor_free(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    assert_int_equal(must_alloc(&f, 4096), owned_base);
+    struct beside b = {.f = &f};
+    f.device.during_arg = &b;
+    f.device.during_synchronize = free_again;
+    must_free(&f, owned_base);
+    f.device.during_synchronize = NULL;
+    assert_true(b.done);
+    fixture_end(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(no_block_has_two_owners),
+    cmocka_unit_test(resets_beside_allocations_lose_nothing),
+    cmocka_unit_test(hits_go_on_while_another_thread_is_in_the_driver),
+    cmocka_unit_test(a_block_whose_free_waits_is_neither_live_nor_free),
+};
+TESTING_MAIN(tests)
