@@ -15,6 +15,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "measure.h"
 #include "ranges.h"
 #include "stamp.h"
 
@@ -45,12 +46,6 @@ struct hand {
     pthread_t thread;
 };
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 __attribute__((format(printf, 2, 3))) static void complain(struct player *player, const char *format, ...) {
     pthread_mutex_lock(&player->report_lock);
     if (player->report->message_count < PLAYER_MESSAGES) {
@@ -75,7 +70,8 @@ static bool failed(struct hand *hand, cudaError_t result, const char *call, uint
 
 static size_t scaled(const struct player *player, uint64_t size) {
     double bytes = (double)size * player->options->scale;
-    return bytes < 1 ? 1 : (size_t)bytes;
+    if (bytes < 1) return 1;
+    return bytes < 0x1p63 ? (size_t)bytes : (size_t)1 << 63; /* more than any device has, and a number still */
 }
 
 static void work_on(struct hand *hand, struct block *block, uint64_t seq) {
@@ -95,9 +91,9 @@ static void play_alloc(struct hand *hand, const struct trace_event *event) {
     size_t size = scaled(player, event->size);
     void *address = NULL;
 
-    uint64_t start = now_ns();
+    uint64_t start = measure_now_ns();
     cudaError_t result = cudaMalloc(&address, size);
-    hand->counts.alloc_ns += now_ns() - start;
+    hand->counts.alloc_ns += measure_now_ns() - start;
     if (result != cudaSuccess) {
         cudaGetLastError();
         hand->counts.alloc_failures++;
@@ -143,9 +139,9 @@ static void free_block(struct hand *hand, struct block *block, uint64_t seq) {
     if (block->in_ranges) ranges_remove(hand->player->ranges, &block->range);
     void *address = block->address;
     block->address = NULL;
-    uint64_t start = now_ns();
+    uint64_t start = measure_now_ns();
     cudaError_t result = cudaFree(address);
-    hand->counts.free_ns += now_ns() - start;
+    hand->counts.free_ns += measure_now_ns() - start;
     if (!failed(hand, result, "cudaFree", seq)) hand->counts.frees++;
 }
 
@@ -200,7 +196,7 @@ static void add_counts(struct player_report *report, const struct player_report 
 static void play_once(struct player *player, struct hand *hands) {
     const struct player_options *options = player->options;
     const struct trace *trace = player->trace;
-    uint64_t start = now_ns(), held = 0;
+    uint64_t start = measure_now_ns(), held = 0;
     unsigned started = 0;
 
     if (options->threads == 1) {
@@ -216,13 +212,13 @@ static void play_once(struct player *player, struct hand *hands) {
         for (unsigned i = 0; i < started; i++) pthread_join(hands[i].thread, NULL);
     }
     if (player->repetition + 1 == options->repeat) {
-        held = now_ns();
+        held = measure_now_ns();
         hold(options);
-        held = now_ns() - held;
+        held = measure_now_ns() - held;
     }
     uint64_t last_seq = trace->count > 0 ? trace->events[trace->count - 1].seq : 0;
     for (size_t i = 0; i < trace->blocks; i++) free_block(&hands[i % options->threads], &player->blocks[i], last_seq);
-    options->repeat_s[player->repetition] = (double)(now_ns() - start - held) / 1e9;
+    options->repeat_s[player->repetition] = (double)(measure_now_ns() - start - held) / 1e9;
 }
 
 static bool streams_create(struct player *player, struct hand *hands) {

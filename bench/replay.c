@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "measure.h"
 #include "player.h"
 #include "trace.h"
 
@@ -130,17 +131,6 @@ static struct arguments parse_arguments(int argc, char **argv) {
     return arguments;
 }
 
-static int compare_seconds(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Sorts. */
-static double median(double *values, unsigned count) {
-    qsort(values, count, sizeof *values, compare_seconds);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
 }
@@ -157,7 +147,8 @@ static void print_text(const struct arguments *arguments, const struct trace *tr
     double first = options->repeat_s[0];
     printf("time         %.3f s", first);
     if (options->repeat > 1)
-        printf(" the first time, %.3f s the others (median)", median(options->repeat_s + 1, options->repeat - 1));
+        printf(" the first time, %.3f s the others (median)",
+               measure_median(options->repeat_s + 1, options->repeat - 1));
     printf("; in cudaMalloc %.3f s, in cudaFree %.3f s in all\n", (double)report->alloc_ns / 1e9,
            (double)report->free_ns / 1e9);
     printf("operations   %ju allocations, %ju frees, %ju memsets\n", (uintmax_t)report->allocs,

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A steady load on an allocator; see churn.h.
+ */
+#include "churn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "measure.h"
+
+const char *const churn_order_names[CHURN_ORDERS] = {"LIFO", "FIFO", "random"};
+
+/* A fixed generator (xorshift64*), so that every run makes the same plan. */
+static uint64_t random_below(uint64_t *state, uint64_t limit) {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (*state * UINT64_C(0x2545F4914F6CDD1D) >> 32) % limit;
+}
+
+static uint32_t host_size(size_t size) {
+    size_t scaled = size / 1024;
+    if (scaled < 16) return 16;
+    return scaled > 1024 ? 1024 : (uint32_t)scaled;
+}
+
+/* Take the next victim out of `age`, which holds the slots of the live blocks from the oldest to the newest. */
+static uint32_t take_victim(uint32_t *age, size_t count, enum churn_order order, uint64_t *state) {
+    size_t at = order == CHURN_LIFO ? count - 1 : order == CHURN_FIFO ? 0 : random_below(state, count);
+    uint32_t slot = age[at];
+    memmove(age + at, age + at + 1, (count - at - 1) * sizeof *age);
+    return slot;
+}
+
+bool churn_plan_make(struct churn_plan *plan, enum churn_order order, size_t live, size_t pair_count,
+                     const size_t *sizes, size_t size_count) {
+    uint64_t state = UINT64_C(88172645463325252);
+    size_t batch = live / CHURN_PARTS;
+    uint32_t *age = malloc(live * sizeof *age);
+
+    *plan = (struct churn_plan){.live = live, .batch = batch, .pair_count = (pair_count + live - 1) / live * live};
+    plan->first_sizes = malloc(live * sizeof *plan->first_sizes);
+    plan->pairs = malloc(plan->pair_count * sizeof *plan->pairs);
+    bool made = age != NULL && plan->first_sizes != NULL && plan->pairs != NULL;
+    for (size_t i = 0; made && i < live; i++) {
+        age[i] = (uint32_t)i;
+        plan->first_sizes[i] = sizes[random_below(&state, size_count)];
+    }
+    for (size_t start = 0; made && start < plan->pair_count; start += batch) {
+        struct churn_pair *pairs = plan->pairs + start;
+        for (size_t i = 0; i < batch; i++) {
+            size_t size = sizes[random_below(&state, size_count)];
+            pairs[i] = (struct churn_pair){take_victim(age, live - i, order, &state), host_size(size), size};
+        }
+        for (size_t i = 0; i < batch; i++) age[live - batch + i] = pairs[i].slot;
+    }
+    free(age);
+    if (!made) churn_plan_free(plan);
+    return made;
+}
+
+void churn_plan_free(struct churn_plan *plan) {
+    free(plan->first_sizes);
+    free(plan->pairs);
+    *plan = (struct churn_plan){0};
+}
+
+static void *device_take(size_t size) {
+    void *block;
+    return cudaMalloc(&block, size) == cudaSuccess ? block : NULL;
+}
+
+static void device_give(void *block) {
+    cudaFree(block);
+}
+
+void churn_fill(const struct churn_plan *plan, struct churn_side *side) {
+    for (size_t i = 0; i < plan->live; i++) {
+        side->blocks[i] = side->device ? device_take(plan->first_sizes[i]) : malloc(host_size(plan->first_sizes[i]));
+        side->failures += side->blocks[i] == NULL;
+    }
+}
+
+void churn_empty(const struct churn_plan *plan, struct churn_side *side) {
+    for (size_t i = 0; i < plan->live; i++) {
+        if (side->device)
+            device_give(side->blocks[i]);
+        else
+            free(side->blocks[i]);
+        side->blocks[i] = NULL;
+    }
+}
+
+/* The two loops differ in nothing but the calls, which the compiler sees through: neither pays for an indirection. */
+#define RUN(plan, side, TAKE, GIVE)                                                         \
+    do {                                                                                    \
+        for (size_t start = 0; start < (plan)->pair_count; start += (plan)->batch) {        \
+            const struct churn_pair *pairs = (plan)->pairs + start;                         \
+            for (size_t i = 0; i < (plan)->batch; i++) GIVE((side)->blocks[pairs[i].slot]); \
+            for (size_t i = 0; i < (plan)->batch; i++) {                                    \
+                void *block = TAKE(pairs[i]);                                               \
+                (side)->failures += block == NULL;                                          \
+                (side)->blocks[pairs[i].slot] = block;                                      \
+            }                                                                               \
+        }                                                                                   \
+    } while (0)
+#define DEVICE_TAKE(pair) device_take((pair).size)
+#define HOST_TAKE(pair) malloc((pair).host_size)
+
+double churn_run(const struct churn_plan *plan, struct churn_side *side) {
+    uint64_t start_ns = measure_now_ns();
+    if (side->device)
+        RUN(plan, side, DEVICE_TAKE, device_give);
+    else
+        RUN(plan, side, HOST_TAKE, free);
+    return (double)(measure_now_ns() - start_ns) / (double)plan->pair_count;
+}
