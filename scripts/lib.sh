@@ -43,7 +43,6 @@ missing_packages() {
     has_header uthash.h || say uthash-dev
     has_header jansson.h || say libjansson-dev
     has_header lzma.h || say liblzma-dev
-    has_header lzma.h || say liblzma-dev
     local package
     for package in "$@"; do
         case $package in
