@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * No room, no rights, limits: without a segment the program runs on, and nothing but the log tells of it.
+ */
+#include "support/testing.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include "child.h"
+#include "publisher.h"
+#include "stats/writer.h"
+
+static int start_quietly(void) {
+    const struct poolcuda_event event = {.type = POOLCUDA_EVENT_growth};
+    const int before = open_descriptors();
+    errno = 4321;
+    stats_start(true);
+    CHECK_EQUAL(errno, 4321);
+    CHECK_EQUAL(open_descriptors(), before);
+    CHECK_EQUAL(stats_header()->state, POOLCUDA_STARTING);
+    struct poolcuda_pool *pool = stats_pool_open();
+    stats_pool_publish(pool);
+    stats_add(&stats_cell_open(pool, 0)->allocs, 1);
+    stats_event(&event);
+    stats_pass(POOLCUDA_PASS_foreign);
+    CHECK_EQUAL(stats_header()->pass_through[POOLCUDA_PASS_foreign], 1);
+    stats_finish();
+    return 0;
+}
+
+static int start_with_file_size_limit(void *arg) {
+    (void)arg;
+    const struct rlimit limit = {4096, 4096};
+    signal(SIGXFSZ, SIG_DFL);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    start_quietly();
+    char path[PATH_MAX];
+    shm_path_of(path, getpid());
+    CHECK(!shm_exists(path), "a half-made file stayed\n");
+    return 0;
+}
+
+static void a_file_size_limit_does_not_end_the_program(void **state) {
+    (void)state;
+    assert_string_equal(child_run(start_with_file_size_limit, NULL), "");
+}
+
+static int start_without_descriptors(void *arg) {
+    (void)arg;
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const int before = open_descriptors();
+    const rlim_t soft = limit.rlim_cur;
+    limit.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    errno = 4321;
+    stats_start(true);
+    CHECK_EQUAL(errno, 4321);
+    limit.rlim_cur = soft;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    CHECK_EQUAL(open_descriptors(), before);
+    CHECK_EQUAL(stats_header()->state, POOLCUDA_STARTING);
+    stats_finish();
+    return 0;
+}
+
+static void a_program_out_of_descriptors_runs_without_figures(void **state) {
+    (void)state;
+    assert_string_equal(child_run(start_without_descriptors, NULL), "");
+}
+
+/* Into a mount namespace of our own, as root or in a user namespace where that is allowed. */
+static void enter_own_mounts(void) {
+    const uid_t uid = geteuid();
+    if (unshare(CLONE_NEWNS) != 0) {
+        char line[64];
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) CHILD_SKIP("no mount namespace: %s\n", strerror(errno));
+        const int map = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+        const int length = snprintf(line, sizeof line, "%u %u 1", (unsigned)uid, (unsigned)uid);
+        if (map < 0 || write(map, line, (size_t)length) != length) CHILD_SKIP("no user map: %s\n", strerror(errno));
+        close(map);
+    }
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) CHILD_SKIP("no own mounts: %s\n", strerror(errno));
+}
+
+static void mount_memory(const char *where, unsigned long flags, const char *options) {
+    if (mount("none", where, "tmpfs", flags, options) != 0)
+        CHILD_SKIP("cannot mount over %s: %s\n", where, strerror(errno));
+}
+
+enum trouble { TROUBLE_SMALL, TROUBLE_FULL, TROUBLE_READ_ONLY, TROUBLE_MISSING };
+
+static int start_in_trouble(void *arg) {
+    const enum trouble trouble = *(const enum trouble *)arg;
+    enter_own_mounts();
+    switch (trouble) {
+    case TROUBLE_SMALL:
+        mount_memory("/dev/shm", 0, "size=64k");
+        break;
+    case TROUBLE_READ_ONLY:
+        mount_memory("/dev/shm", MS_RDONLY, "size=1m");
+        break;
+    case TROUBLE_MISSING:
+        mount_memory("/dev", 0, "size=1m");
+        break;
+    case TROUBLE_FULL: {
+        mount_memory("/dev/shm", 0, "size=1m");
+        static const char block[4096];
+        const int fd = open("/dev/shm/filler", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        while (write(fd, block, sizeof block) > 0) continue;
+        close(fd);
+        break;
+    }
+    }
+    start_quietly();
+    char path[PATH_MAX];
+    shm_path_of(path, getpid());
+    CHECK(!shm_exists(path), "a half-made file stayed\n");
+    return 0;
+}
+
+static void check_trouble(enum trouble trouble) {
+    assert_string_equal(child_run(start_in_trouble, &trouble), "");
+}
+
+static void a_small_shared_memory_costs_the_figures_alone(void **state) {
+    (void)state;
+    check_trouble(TROUBLE_SMALL);
+}
+
+static void a_full_shared_memory_costs_the_figures_alone(void **state) {
+    (void)state;
+    check_trouble(TROUBLE_FULL);
+}
+
+static void a_read_only_shared_memory_costs_the_figures_alone(void **state) {
+    (void)state;
+    check_trouble(TROUBLE_READ_ONLY);
+}
+
+static void a_missing_shared_memory_costs_the_figures_alone(void **state) {
+    (void)state;
+    check_trouble(TROUBLE_MISSING);
+}
+
+static int start_and_log(void *arg) {
+    setenv("POOL_LOG", "1", 1);
+    return start_in_trouble(arg);
+}
+
+static void the_log_says_why_there_are_no_figures(void **state) {
+    (void)state;
+    enum trouble trouble = TROUBLE_SMALL;
+    const char *text = child_run(start_and_log, &trouble), *message = strstr(text, "warning: ");
+    assert_non_null(message);
+    assert_string_equal(message,
+                        "warning: no figures are published: cannot size the segment: No space left on device\n");
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_file_size_limit_does_not_end_the_program),
+    cmocka_unit_test(a_program_out_of_descriptors_runs_without_figures),
+    cmocka_unit_test(a_small_shared_memory_costs_the_figures_alone),
+    cmocka_unit_test(a_full_shared_memory_costs_the_figures_alone),
+    cmocka_unit_test(a_read_only_shared_memory_costs_the_figures_alone),
+    cmocka_unit_test(a_missing_shared_memory_costs_the_figures_alone),
+    cmocka_unit_test(the_log_says_why_there_are_no_figures),
+};
+
+TESTING_MAIN(tests)
