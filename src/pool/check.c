@@ -10,7 +10,8 @@
 
 /* Sums of a walk, to be compared with what the pool keeps. */
 struct walk {
-    uint64_t live, requested, reserved, idle, waiting, ordered, retired, releasable, live_blocks, idle_blocks, segments;
+    uint64_t live, requested, reserved, idle, waiting, ordered, retired, releasable, live_blocks, in_table, idle_blocks,
+        segments;
     size_t largest;
 };
 
@@ -23,11 +24,10 @@ static const char *check_block(const struct pool *pool, const struct segment *se
     HOLDS(block->size >= UNIT && block->size % UNIT == 0 && "a block is a positive number of units");
     HOLDS((!block->before || block->before->after == block) && "neighbours know each other");
     HOLDS((!block->after || block->after->address == block->address + block->size) && "neighbours touch");
-    switch (block_state(block)) {
+    switch (block->state) {
     case BLOCK_LIVE:
-        /* A claim takes a block out of the table, and its state with it, before the pool hears of it. */
-        HOLDS((registry_holds(&pool->system->registry, block) || block_state(block) == BLOCK_LEAVING) &&
-              "a live block is in the table");
+        HOLDS(live_table_find(&pool->table, block->address) == block && "a live block is in the table");
+        walk->in_table++;
         /* fall through */
     case BLOCK_LEAVING:
         HOLDS(block->requested > 0 && block->requested <= block->size && "a request fits its block");
@@ -36,7 +36,7 @@ static const char *check_block(const struct pool *pool, const struct segment *se
         walk->live_blocks++;
         return NULL;
     case BLOCK_IDLE:
-        HOLDS((!block->after || block_state(block->after) != BLOCK_IDLE) && "idle neighbours are merged");
+        HOLDS((!block->after || block->after->state != BLOCK_IDLE) && "idle neighbours are merged");
         walk->idle += block->size;
         walk->idle_blocks++;
         if (block->size > walk->largest) walk->largest = block->size;
@@ -65,7 +65,7 @@ static const char *check_index(const struct free_index *index, const struct walk
             HOLDS(((index->second_map[first] >> second & 1) != 0) == (head != NULL) &&
                   "the map shows which lists are empty");
             for (const struct block *block = head; block; block = block->next, count++) {
-                HOLDS(block_state(block) == BLOCK_IDLE && "only idle blocks are in the index");
+                HOLDS(block->state == BLOCK_IDLE && "only idle blocks are in the index");
                 HOLDS(index_class(block->size) == first * INDEX_SECOND_LEVELS + second &&
                       "a block is in the list of its class");
                 HOLDS((block->previous ? block->previous->next == block : block == head) &&
@@ -123,6 +123,7 @@ static const char *check_pool(const struct pool *pool) {
     }
     HOLDS(walk.live == pool->live && walk.requested == pool->requested && walk.live_blocks == pool->live_blocks &&
           "live sums");
+    HOLDS(walk.in_table == pool->table.count && "only live blocks are in the table");
     HOLDS(walk.reserved == pool->reserved && walk.segments == pool->segment_count && "reserved sums");
     HOLDS(walk.idle == pool->idle_bytes && walk.retired == pool->retired_bytes && walk.ordered == pool->ordered_bytes &&
           "cached sums");

@@ -111,6 +111,18 @@ struct pool *contexts_pool(struct pool_system *system, struct device_context con
     return pool;
 }
 
+struct pool *contexts_known_pool(struct pool_system *system, struct device_context context) {
+    if (__builtin_expect(cache.handle == context.handle && cache.system == system &&
+                             cache.epoch == atomic_load_explicit(&system->epoch, memory_order_acquire),
+                         1))
+        return cache.pool;
+    pthread_mutex_lock(&system->contexts_lock);
+    struct context_entry *entry = entry_of(system, context.handle);
+    struct pool *pool = entry ? entry->pool : NULL;
+    pthread_mutex_unlock(&system->contexts_lock);
+    return pool;
+}
+
 void pool_leave(struct pool *pool) {
     if (atomic_fetch_sub(&pool->inside, 1) == 1 && atomic_load(&pool->status) == POOL_CLOSED) {
         pthread_mutex_lock(&pool->lock);

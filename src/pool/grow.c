@@ -221,14 +221,14 @@ static struct segment *consolidate(struct pool *pool, size_t exact) {
     struct segment *chosen[MOST];
     unsigned count = 0;
     uint64_t sum = 0;
-    while (count < MOST && sum < exact - exact / 4) {
+    while (count < MOST && sum < exact) {
         struct segment *largest = NULL;
         for (struct segment *segment = pool->free_segments; segment; segment = segment->free_next) {
             bool taken = false;
             for (unsigned i = 0; i < count; i++) taken |= chosen[i] == segment;
             if (!taken && (!largest || segment->size > largest->size)) largest = segment;
         }
-        if (!largest) return NULL;
+        if (!largest) break;
         chosen[count++] = largest;
         sum += largest->size;
     }

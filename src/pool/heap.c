@@ -31,7 +31,7 @@ static void free_segments_remove(struct pool *pool, struct segment *segment) {
 }
 
 static void idle_insert(struct pool *pool, struct block *block) {
-    block_set_state(block, BLOCK_IDLE);
+    block->state = BLOCK_IDLE;
     index_insert(&pool->idle, block);
     pool->idle_bytes += block->size;
     stats_add(&pool->figures->class_cached_bytes[stats_size_class(block->size)], block->size);
@@ -82,10 +82,10 @@ struct block *heap_take(struct pool *pool, size_t size, bool any) {
 struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, bool whole) {
     assert(block->size >= size && "a block holds what it is handed out for");
     if (!whole && policy_split(block->size, size, pool->device->max_split)) block_split(pool, block, size);
-    block_set_state(block, BLOCK_LIVE);
+    block->state = BLOCK_LIVE;
     block->requested = requested;
     block->id = pool->generation << 40 | pool->next_id++;
-    if (!registry_add(&pool->system->registry, block)) {
+    if (!live_table_add(&pool->table, block)) {
         heap_make_idle(pool, block);
         return NULL;
     }
@@ -96,18 +96,18 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
 }
 
 void heap_end_life(struct pool *pool, struct block *block) {
-    assert(block_state(block) == BLOCK_LEAVING && "a block leaves before its life ends");
+    assert(block->state == BLOCK_LEAVING && "a block leaves before its life ends");
     pool->live -= block->size;
     pool->requested -= block->requested;
     pool->live_blocks--;
 }
 
 void heap_make_idle(struct pool *pool, struct block *block) {
-    if (block->after && block_state(block->after) == BLOCK_IDLE) {
+    if (block->after && block->after->state == BLOCK_IDLE) {
         idle_remove(pool, block->after);
         block_absorb(pool, block);
     }
-    if (block->before && block_state(block->before) == BLOCK_IDLE) {
+    if (block->before && block->before->state == BLOCK_IDLE) {
         block = block->before;
         idle_remove(pool, block);
         block_absorb(pool, block);
@@ -121,7 +121,7 @@ struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size)
     if (segment && block) {
         *segment = (struct segment){.address = address, .size = size, .pool = pool, .first = block};
         *block = (struct block){.address = address, .size = size, .segment = segment};
-        if (registry_add_segment(&pool->system->registry, segment)) {
+        if (registry_add(&pool->system->registry, segment)) {
             segment->next = pool->segments;
             if (pool->segments) pool->segments->previous = segment;
             pool->segments = segment;
@@ -136,7 +136,7 @@ struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size)
 }
 
 static void unlink_segment(struct pool *pool, struct segment *segment) {
-    registry_remove_segment(&pool->system->registry, segment);
+    registry_remove(&pool->system->registry, segment);
     if (segment->previous)
         segment->previous->next = segment->next;
     else
@@ -149,7 +149,7 @@ static void unlink_segment(struct pool *pool, struct segment *segment) {
 
 void heap_detach_segment(struct pool *pool, struct segment *segment) {
     struct block *block = segment->first;
-    assert(block_state(block) == BLOCK_IDLE && block_is_segment(block) && "only a wholly free segment is given back");
+    assert(block->state == BLOCK_IDLE && block_is_segment(block) && "only a wholly free segment is given back");
     idle_remove(pool, block);
     records_put_block(&pool->records, block);
     segment->first = NULL;
@@ -161,12 +161,12 @@ void heap_forget(struct pool *pool) {
         struct segment *segment = pool->segments;
         for (struct block *block = segment->first, *after; block; block = after) {
             after = block->after;
-            if (block_state(block) == BLOCK_LIVE) registry_remove(&pool->system->registry, block);
             records_put_block(&pool->records, block);
         }
         unlink_segment(pool, segment);
         records_put_segment(&pool->records, segment);
     }
+    live_table_free(&pool->table);
     pool->idle = (struct free_index){0};
     pool->waiting = NULL;
     pool->free_segments = NULL;

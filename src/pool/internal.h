@@ -7,9 +7,7 @@
  *   system->contexts_lock   the table of contexts, and the making of pools and devices
  *   pool->lock              the pool's blocks, segments, index, sums and its records of the figures
  *   device->lock            what is reserved on a device
- *   system->segments_lock   the sorted table of segments (read-write)
- *   shard->lock             one shard of the table of live blocks; a block's way from live to leaving, and the pool's
- * count of calls inside
+ *   registry->lock          the sorted table of segments (read-write)
  *
  * A call that leaves pool->lock for the driver is counted in pool->inside, so that a context can be closed only when
  * nobody is there.
@@ -23,8 +21,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <uthash.h>
-
 #include "device/device.h"
 #include "pool/pool.h"
 #include "config/config.h"
@@ -36,7 +32,7 @@
 #define MIB ((uint64_t)1024 * 1024)
 
 enum block_state {
-    BLOCK_LIVE = 1, /* the program's; in the table of live blocks */
+    BLOCK_LIVE = 1, /* the program's; in the pool's table of live blocks */
     BLOCK_LEAVING,  /* its free waits for the device; counted as live, found by nobody */
     BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the free index */
     BLOCK_ORDERED,  /* free in the order of one stream */
@@ -53,16 +49,8 @@ struct block {
     struct block *before, *after; /* neighbours in the segment, in the order of addresses */
     struct block *previous,
         *next; /* IDLE: in the list of its class; WAITING: in pool->waiting; unused record: next free one */
-    enum block_state state_; /* through block_state and block_set_state: a claim changes it without the pool's lock */
-    UT_hash_handle hh;       /* LIVE: in the table of live blocks */
+    enum block_state state;
 };
-
-static inline enum block_state block_state(const struct block *block) {
-    return __atomic_load_n(&block->state_, __ATOMIC_RELAXED);
-}
-static inline void block_set_state(struct block *block, enum block_state state) {
-    __atomic_store_n(&block->state_, state, __ATOMIC_RELAXED);
-}
 
 struct segment {
     uint64_t address;
@@ -110,39 +98,41 @@ void records_put_block(struct record_store *store, struct block *block);
 void records_put_segment(struct record_store *store, struct segment *segment);
 void records_free_all(struct record_store *store);
 
-/* ---- registry.c: pointer → live block, any address → segment ---- */
+/* ---- live_table.c: pointer → live block of one pool. Guarded by the pool's lock ---- */
 
-#define REGISTRY_SHARDS 64
-
-struct registry_shard {
-    _Alignas(64) pthread_mutex_t lock;
-    struct block *live; /* uthash, by address */
+struct live_slot {
+    uint64_t address;
+    struct block *block; /* NULL: empty */
 };
 
+struct live_table {
+    struct live_slot *slots;
+    size_t room, count; /* room: 0 or a power of two */
+    unsigned shift;
+};
+
+/* False when host memory ran out. */
+bool live_table_add(struct live_table *table, struct block *block);
+/* NULL when no block begins at exactly `address`. */
+struct block *live_table_find(const struct live_table *table, uint64_t address);
+struct block *live_table_remove(struct live_table *table, uint64_t address);
+void live_table_free(struct live_table *table);
+
+/* ---- registry.c: any address → segment, over all pools ---- */
+
 struct registry {
-    struct registry_shard shards[REGISTRY_SHARDS];
-    pthread_rwlock_t segments_lock;
+    pthread_rwlock_t lock;
     struct segment **segments; /* sorted by address */
-    size_t segment_count, segment_room;
+    size_t count, room;
 };
 
 bool registry_init(struct registry *registry);
 void registry_destroy(struct registry *registry);
 /* False when host memory ran out. */
-bool registry_add(struct registry *registry, struct block *block);
-void registry_remove(struct registry *registry, struct block *block);
-/* Take the live block at exactly `address` out of the table: it is LEAVING and its pool counts the caller as inside.
- * NULL when there is none; *closed then names the pool when there is one whose context is closed. */
-struct block *registry_claim(struct registry *registry, uint64_t address, struct pool **closed);
-/* Is `block` in the table? For checks. */
-bool registry_holds(struct registry *registry, const struct block *block);
-/* Live block at exactly `address`: fills *info. */
-bool registry_find(struct registry *registry, uint64_t address, struct pool_block_info *info);
-size_t registry_count(struct registry *registry);
-bool registry_add_segment(struct registry *registry, struct segment *segment);
-void registry_remove_segment(struct registry *registry, struct segment *segment);
+bool registry_add(struct registry *registry, struct segment *segment);
+void registry_remove(struct registry *registry, struct segment *segment);
 /* The pool of the segment that holds `address`, NULL when none does. Pools are never freed. */
-struct pool *registry_segment_pool(struct registry *registry, uint64_t address);
+struct pool *registry_pool(struct registry *registry, uint64_t address);
 /* The segment itself: good as long as its pool's lock is held. */
 struct segment *registry_segment(struct registry *registry, uint64_t address);
 
@@ -187,6 +177,7 @@ struct pool {
     _Atomic unsigned inside; /* calls that are between two holds of the lock */
     unsigned closers;        /* pool_context_close calls that await their settle */
 
+    struct live_table table; /* LIVE blocks */
     struct free_index idle;
     struct block *waiting; /* WAITING blocks, newest first */
     struct segment *segments;
@@ -231,6 +222,8 @@ struct pool_system {
 /* The pool of `context`, made at its first use; NULL when it is not to be pooled (*reason says why). */
 struct pool *contexts_pool(struct pool_system *system, struct device_context context,
                            enum poolcuda_pass_reason *reason);
+/* The same without making one: NULL when the context has none. */
+struct pool *contexts_known_pool(struct pool_system *system, struct device_context context);
 /* Leave the pool after a driver call: counterpart of pool->inside++. */
 void pool_leave(struct pool *pool);
 

@@ -5,6 +5,7 @@
  */
 #include "pool/internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "config/log.h"
@@ -150,7 +151,7 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
 
 /* No live block begins at `address`. */
 static int COLD free_unknown(struct pool_system *system, uint64_t address) {
-    struct pool *pool = registry_segment_pool(&system->registry, address);
+    struct pool *pool = registry_pool(&system->registry, address);
     if (!pool) return pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
     pthread_mutex_lock(&pool->lock);
     figures_begin(pool);
@@ -165,41 +166,49 @@ static int COLD free_unknown(struct pool_system *system, uint64_t address) {
 
 /* The thread has no current context: the driver's own answer, but never for an address of ours, which it would free. */
 static int COLD free_without_context(struct pool_system *system, uint64_t address, int code) {
-    if (!registry_segment_pool(&system->registry, address)) return pass(POOLCUDA_PASS_no_context);
+    if (!registry_pool(&system->registry, address)) return pass(POOLCUDA_PASS_no_context);
     return code == DEVICE_OK ? DEVICE_INVALID_CONTEXT : code;
 }
 
 /* The block never comes back. With pool->lock. */
 static void retire(struct pool *pool, struct block *block) {
-    block_set_state(block, BLOCK_RETIRED);
+    block->state = BLOCK_RETIRED;
     pool->retired_bytes += block->size;
 }
 
 /* The free was refused: the block is the program's as before. */
 static void COLD unclaim(struct pool *pool, struct block *block) {
     pthread_mutex_lock(&pool->lock);
-    block_set_state(block, BLOCK_LIVE);
-    if (!registry_add(&pool->system->registry, block)) {
-        block_set_state(block, BLOCK_LEAVING);
-        heap_end_life(pool, block);
-        retire(pool, block);
-    }
+    block->state = BLOCK_LIVE;
+    bool back = live_table_add(&pool->table, block);
+    assert(back && "the table has room for what has just been taken out");
+    (void)back;
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Claim the live block at `address`; its context is not closed, and cannot be until pool_leave. NULL when there is
- * none. */
-static struct block *claim(struct pool_system *system, uint64_t address) {
-    struct pool *closed;
-    struct block *block = registry_claim(&system->registry, address, &closed);
-    while (__builtin_expect(closed != NULL, 0)) {
-        /* Its context is being reset: the outcome says whether the block is still there. */
-        pthread_mutex_lock(&closed->lock);
-        while (atomic_load(&closed->status) != POOL_OPEN) pthread_cond_wait(&closed->changed, &closed->lock);
-        pthread_mutex_unlock(&closed->lock);
-        block = registry_claim(&system->registry, address, &closed);
+/* Claim the live block at `address` in `pool`: it is LEAVING, and the pool's context cannot be closed until pool_leave.
+ * NULL when there is none. */
+static struct block *claim_in(struct pool *pool, uint64_t address) {
+    pthread_mutex_lock(&pool->lock);
+    /* While its context is being reset, only the outcome says whether the block is still there. */
+    while (__builtin_expect(atomic_load_explicit(&pool->status, memory_order_relaxed) != POOL_OPEN, 0))
+        pthread_cond_wait(&pool->changed, &pool->lock);
+    struct block *block = live_table_remove(&pool->table, address);
+    if (__builtin_expect(block != NULL, 1)) {
+        block->state = BLOCK_LEAVING;
+        atomic_fetch_add_explicit(&pool->inside, 1, memory_order_relaxed); /* a close looks under the lock */
     }
+    pthread_mutex_unlock(&pool->lock);
     return block;
+}
+
+/* In any pool; first in the one of the current context, where it mostly is. */
+static struct block *claim(struct pool_system *system, struct device_context context, uint64_t address) {
+    struct pool *pool = contexts_known_pool(system, context);
+    struct block *block = pool ? claim_in(pool, address) : NULL;
+    if (__builtin_expect(block != NULL, 1)) return block;
+    struct pool *other = registry_pool(&system->registry, address);
+    return other && other != pool ? claim_in(other, address) : NULL;
 }
 
 /* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
@@ -218,7 +227,7 @@ static int free_finish(struct pool *pool, struct block *block, enum block_state 
         heap_make_idle(pool, block);
         stats_add(&pool->figures->waits, 1);
     } else if (state == BLOCK_WAITING) {
-        block_set_state(block, BLOCK_WAITING);
+        block->state = BLOCK_WAITING;
         block->next = pool->waiting;
         pool->waiting = block;
         pool->waiting_bytes += block->size;
@@ -265,7 +274,7 @@ static struct block *free_begin(struct pool_system *system, uint64_t address, in
         *code = free_without_context(system, address, *code);
         return NULL;
     }
-    struct block *block = claim(system, address);
+    struct block *block = claim(system, context, address);
     if (__builtin_expect(!block, 0)) *code = free_unknown(system, address);
     return block;
 }
@@ -293,17 +302,17 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
 /* ---- questions ---- */
 
 int pool_find(struct pool_system *system, uint64_t address, struct pool_block_info *info) {
-    if (registry_find(&system->registry, address, info)) return DEVICE_OK;
-    struct pool *pool = registry_segment_pool(&system->registry, address);
+    struct pool *pool = registry_pool(&system->registry, address);
     if (!pool) return POOL_PASS;
     int code = POOL_PASS;
     pthread_mutex_lock(&pool->lock);
     const struct segment *segment = registry_segment(&system->registry, address);
     if (segment && segment->pool == pool) {
         code = DEVICE_NOT_FOUND;
-        const struct block *block = segment->first;
-        while (block && address - block->address >= block->size) block = block->after;
-        if (block && block_state(block) == BLOCK_LIVE && address - block->address < block->requested) {
+        const struct block *block = live_table_find(&pool->table, address);
+        if (!block)
+            for (block = segment->first; block && address - block->address >= block->size;) block = block->after;
+        if (block && block->state == BLOCK_LIVE && address - block->address < block->requested) {
             *info = (struct pool_block_info){block->address, block->requested, block->address - segment->address,
                                              block->id, pool->context};
             code = DEVICE_OK;

@@ -57,6 +57,37 @@ static void index_classes_follow_sizes(void **state) {
     assert_true(index_class(SIZE_MAX / UNIT * UNIT) < INDEX_FIRST_LEVELS * INDEX_SECOND_LEVELS);
 }
 
+static void the_live_table_finds_what_it_holds(void **state) {
+    (void)state;
+    enum { COUNT = 5000 };
+    static struct block blocks[COUNT];
+    static bool held[COUNT];
+    struct live_table table = {0};
+    assert_null(live_table_find(&table, 512));
+    assert_null(live_table_remove(&table, 512));
+    srand(11);
+    /* Neighbouring addresses, and ones far apart: both must probe well. */
+    for (unsigned i = 0; i < COUNT; i++)
+        blocks[i].address = i % 2 ? UINT64_C(0x700000000000) + i * UNIT : (uint64_t)i << 30 | 1u << 29;
+    for (unsigned round = 0; round < 60000; round++) {
+        unsigned i = (unsigned)rand() % COUNT;
+        assert_ptr_equal(live_table_find(&table, blocks[i].address), held[i] ? &blocks[i] : NULL);
+        if (held[i])
+            assert_ptr_equal(live_table_remove(&table, blocks[i].address), &blocks[i]);
+        else
+            assert_true(live_table_add(&table, &blocks[i]));
+        held[i] = !held[i];
+    }
+    size_t count = 0;
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_ptr_equal(live_table_find(&table, blocks[i].address), held[i] ? &blocks[i] : NULL);
+        count += held[i];
+    }
+    assert_int_equal(table.count, count);
+    assert_true(table.room >= 2 * count);
+    live_table_free(&table);
+}
+
 static void policy_rounds_and_refuses_overflow(void **state) {
     (void)state;
     assert_int_equal(policy_round(1), 512);
@@ -113,14 +144,15 @@ static void policy_sizes_segments(void **state) {
 
 static void host_memory_per_live_block_is_bounded(void **state) {
     (void)state;
-    /* A block's record, and its share of the table of live blocks: two buckets of 16 bytes for each at worst. */
-    assert_true(sizeof(struct block) + 2 * sizeof(UT_hash_bucket) <= 256);
+    /* A block's record, and its share of the table of live blocks: a quarter full at worst. */
+    assert_true(sizeof(struct block) + 4 * sizeof(struct live_slot) <= 160);
     assert_true(sizeof(struct pool) + sizeof(struct pool_system) <= 64 * KIB);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(index_finds_a_fit_wherever_one_is),
     cmocka_unit_test(index_classes_follow_sizes),
+    cmocka_unit_test(the_live_table_finds_what_it_holds),
     cmocka_unit_test(policy_rounds_and_refuses_overflow),
     cmocka_unit_test(policy_bounds_splits),
     cmocka_unit_test(policy_sizes_segments),
