@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * struct device_ops over the CUDA driver. A context is pushed only where it is not current already, and popped again,
+ * so that the caller's stack of contexts is as before.
+ */
+#include "device/driver.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static struct device_driver *driver_of(void *self) {
+    return self;
+}
+
+static int remember_ordinal(struct device_driver *driver, CUcontext handle, int *ordinal) {
+    CUdevice device = 0;
+    const CUresult result = driver->call.context_get_device(&device);
+    if (result != CUDA_SUCCESS) return (int)result;
+    *ordinal = device;
+    pthread_mutex_lock(&driver->contexts_lock);
+    for (size_t i = 0; i < DRIVER_CONTEXTS; i++) {
+        void *known = atomic_load_explicit(&driver->contexts[i].handle, memory_order_relaxed);
+        if (known && known != (void *)handle) continue;
+        atomic_store_explicit(&driver->contexts[i].ordinal, device, memory_order_relaxed);
+        atomic_store_explicit(&driver->contexts[i].handle, (void *)handle, memory_order_release);
+        break;
+    }
+    pthread_mutex_unlock(&driver->contexts_lock);
+    return DEVICE_OK;
+}
+
+static int context_current(void *self, struct device_context *out) {
+    struct device_driver *driver = driver_of(self);
+    CUcontext handle = NULL;
+    const CUresult result = driver->call.context_get_current(&handle);
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) return (int)result;
+    *out = (struct device_context){.handle = handle, .ordinal = -1};
+    if (!handle) return DEVICE_OK;
+    for (size_t i = 0; i < DRIVER_CONTEXTS; i++) {
+        void *known = atomic_load_explicit(&driver->contexts[i].handle, memory_order_acquire);
+        if (!known) break;
+        if (known != (void *)handle) continue;
+        out->ordinal = atomic_load_explicit(&driver->contexts[i].ordinal, memory_order_acquire);
+        /* The place may have been given to another context between the two loads. */
+        if (atomic_load_explicit(&driver->contexts[i].handle, memory_order_relaxed) == known) return DEVICE_OK;
+        break;
+    }
+    return remember_ordinal(driver, handle, &out->ordinal);
+}
+
+void device_driver_forget_contexts(struct device_driver *driver) {
+    pthread_mutex_lock(&driver->contexts_lock);
+    for (size_t i = 0; i < DRIVER_CONTEXTS; i++)
+        atomic_store_explicit(&driver->contexts[i].handle, NULL, memory_order_release);
+    pthread_mutex_unlock(&driver->contexts_lock);
+}
+
+static uint64_t device_bit(int ordinal) {
+    return ordinal >= 0 && ordinal < 64 ? (uint64_t)1 << ordinal : 0;
+}
+
+void device_driver_note_reset(struct device_driver *driver, int ordinal, bool reset) {
+    if (reset) {
+        atomic_fetch_or(&driver->reset, device_bit(ordinal));
+    } else {
+        atomic_fetch_and(&driver->reset, ~device_bit(ordinal));
+    }
+}
+
+/* ---- calls under a given context ---- */
+
+static CUresult enter(struct device_driver *driver, struct device_context context, bool *pushed) {
+    CUcontext current = NULL;
+    *pushed = false;
+    CUresult result = driver->call.context_get_current(&current);
+    if (result != CUDA_SUCCESS || (void *)current == context.handle) return result;
+    result = driver->call.context_push((CUcontext)context.handle);
+    *pushed = result == CUDA_SUCCESS;
+    return result;
+}
+
+static void leave(struct device_driver *driver, bool pushed) {
+    CUcontext popped = NULL;
+    if (pushed) driver->call.context_pop(&popped);
+}
+
+static int segment_alloc(void *self, struct device_context context, enum segment_kind kind, struct device_stream stream,
+                         size_t bytes, uint64_t *address) {
+    struct device_driver *driver = driver_of(self);
+    (void)stream;
+    if (kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
+    bool pushed;
+    CUdeviceptr taken = 0;
+    CUresult result = enter(driver, context, &pushed);
+    if (result == CUDA_SUCCESS) result = driver->call.memory_alloc(&taken, bytes);
+    leave(driver, pushed);
+    if (result == CUDA_SUCCESS) *address = (uint64_t)taken;
+    return (int)result;
+}
+
+static int segment_release(void *self, struct device_context context, enum segment_kind kind, uint64_t address) {
+    struct device_driver *driver = driver_of(self);
+    if (kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
+    bool pushed;
+    CUresult result = enter(driver, context, &pushed);
+    if (result == CUDA_SUCCESS) result = driver->call.memory_free((CUdeviceptr)address);
+    leave(driver, pushed);
+    return (int)result;
+}
+
+static int context_synchronize(void *self, struct device_context context) {
+    struct device_driver *driver = driver_of(self);
+    bool pushed;
+    CUresult result = enter(driver, context, &pushed);
+    if (result == CUDA_SUCCESS) result = driver->call.context_synchronize();
+    leave(driver, pushed);
+    return (int)result;
+}
+
+static int stream_synchronize(void *self, struct device_context context, struct device_stream stream) {
+    struct device_driver *driver = driver_of(self);
+    CUstream handle = stream.handle;
+    /* A driver that has _ptsz entry points for freeing has one for waiting too; else 2 names the same stream. */
+    if (stream.per_thread_default && !handle && !driver->call.stream_synchronize_ptsz) handle = CU_STREAM_PER_THREAD;
+    CUresult (*const wait)(CUstream) = stream.per_thread_default && driver->call.stream_synchronize_ptsz
+                                           ? driver->call.stream_synchronize_ptsz
+                                           : driver->call.stream_synchronize;
+    bool pushed;
+    CUresult result = enter(driver, context, &pushed);
+    if (result == CUDA_SUCCESS) result = wait(handle);
+    leave(driver, pushed);
+    return (int)result;
+}
+
+static int memory_info(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
+    struct device_driver *driver = driver_of(self);
+    bool pushed;
+    CUresult result = enter(driver, context, &pushed);
+    if (result == CUDA_SUCCESS) result = driver->call.memory_info(free_bytes, total_bytes);
+    leave(driver, pushed);
+    return (int)result;
+}
+
+/* ---- what a context is ---- */
+
+void *device_driver_primary(struct device_driver *driver, int ordinal) {
+    unsigned int flags = 0;
+    int active = 0;
+    /* Retaining an inactive primary context would create it. */
+    if (driver->call.primary_get_state(ordinal, &flags, &active) != CUDA_SUCCESS || !active) return NULL;
+    CUcontext primary = NULL;
+    if (driver->call.primary_retain(&primary, ordinal) != CUDA_SUCCESS) return NULL;
+    driver->call.primary_release(ordinal);
+    return primary;
+}
+
+static bool context_primary(void *self, struct device_context context) {
+    return device_driver_primary(driver_of(self), context.ordinal) == context.handle;
+}
+
+/* Of created contexts the driver must not be asked: it may follow a dead handle. */
+static bool context_alive(void *self, struct device_context context) {
+    const uint64_t bit = device_bit(context.ordinal);
+    if (atomic_fetch_and(&driver_of(self)->reset, ~bit) & bit) return false;
+    return context_primary(self, context);
+}
+
+static void device_describe(void *self, struct device_context context, struct device_info *info) {
+    struct device_driver *driver = driver_of(self);
+    *info = (struct device_info){0};
+    size_t total = 0;
+    if (driver->call.device_total && driver->call.device_total(&total, context.ordinal) == CUDA_SUCCESS)
+        info->total_bytes = total;
+    CUuuid uuid;
+    if (driver->call.device_uuid && driver->call.device_uuid(&uuid, context.ordinal) == CUDA_SUCCESS)
+        memcpy(info->uuid, uuid.bytes, sizeof info->uuid);
+    char pci[sizeof info->pci] = "";
+    if (driver->call.device_pci && driver->call.device_pci(pci, (int)sizeof pci, context.ordinal) == CUDA_SUCCESS)
+        for (size_t i = 0; i < sizeof pci - 1 && pci[i]; i++) info->pci[i] = (char)tolower((unsigned char)pci[i]);
+}
+
+const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(void *arg, const char *symbol),
+                               void *arg) {
+    const char *missing = NULL;
+#define DRIVER_BIND(field, symbol, needed, arguments)                        \
+    driver->call.field = (CUresult(CUDAAPI *) arguments)lookup(arg, symbol); \
+    if (needed && !driver->call.field && !missing) missing = symbol;
+    DRIVER_FUNCTIONS(DRIVER_BIND)
+#undef DRIVER_BIND
+    pthread_mutex_init(&driver->contexts_lock, NULL);
+    driver->ops = (struct device_ops){
+        .context_current = context_current,
+        .segment_alloc = segment_alloc,
+        .segment_release = segment_release,
+        .context_synchronize = context_synchronize,
+        .stream_synchronize = stream_synchronize,
+        .memory_info = memory_info,
+        .context_primary = context_primary,
+        .context_alive = context_alive,
+        .device_describe = device_describe,
+        .self = driver,
+    };
+    return missing;
+}

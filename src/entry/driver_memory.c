@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The driver door for memory: cuMemAlloc, cuMemFree and their stream-ordered siblings. What is in none of our segments
+ * is the driver's; what is in one is never forwarded.
+ */
+#include "entry/captures.h"
+#include "entry/mark.h"
+#include "entry/process.h"
+#include "stats/writer.h"
+
+_Thread_local struct mark entry_mark;
+
+static enum pool_door door_of(struct mark mark) {
+    return mark.kind == MARK_AGAIN ? POOL_DOOR_RUNTIME : POOL_DOOR_DRIVER;
+}
+
+CUresult entry_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
+    struct pool_system *pool = process_pool();
+    const struct mark mark = mark_take(MARK_ALLOC, bytes);
+    if (ENTRY_LIKELY(pool && mark.kind != MARK_PASS)) {
+        if (mark.kind == MARK_ANSWER) return (CUresult)mark.answer;
+        uint64_t address = 0;
+        /* A NULL pointer is told to the pool, so that it is counted. */
+        const int code = pool_alloc(pool, bytes, door_of(mark), out ? &address : NULL);
+        if (ENTRY_LIKELY(code == DEVICE_OK)) {
+            *out = (CUdeviceptr)address;
+            return CUDA_SUCCESS;
+        }
+        if (code != POOL_PASS) return (CUresult)code;
+    } else if (!pool) {
+        stats_pass(process_pass_reason());
+    }
+    return symbols_driver() ? REAL(cuMemAlloc_v2)(out, bytes) : PROCESS_NO_DRIVER;
+}
+
+CUresult entry_cuMemFree_v2(CUdeviceptr address) {
+    struct pool_system *pool = process_pool();
+    const struct mark mark = mark_take(MARK_FREE, (uint64_t)address);
+    if (ENTRY_LIKELY(pool && mark.kind != MARK_PASS)) {
+        if (mark.kind == MARK_ANSWER) return (CUresult)mark.answer;
+        const int code = pool_free(pool, (uint64_t)address, door_of(mark));
+        if (ENTRY_LIKELY(code != POOL_PASS)) return (CUresult)code;
+    } else if (!pool) {
+        stats_pass(process_pass_reason());
+    }
+    return symbols_driver() ? REAL(cuMemFree_v2)(address) : PROCESS_NO_DRIVER;
+}
+
+/* ---- stream-ordered: allocations are the driver's; blocks of ours may come back this way ---- */
+
+typedef CUresult(CUDAAPI *alloc_async_function)(CUdeviceptr *, size_t, CUstream);
+typedef CUresult(CUDAAPI *free_async_function)(CUdeviceptr, CUstream);
+
+static CUresult alloc_async(alloc_async_function real, CUdeviceptr *out, size_t bytes, CUstream stream) {
+    if (!real) return PROCESS_NO_DRIVER;
+    struct pool_system *pool = process_pool();
+    stats_pass(pool ? POOLCUDA_PASS_async : process_pass_reason());
+    CUresult result = real(out, bytes, stream);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1)) result = real(out, bytes, stream);
+    return result;
+}
+
+CUresult entry_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream) {
+    return alloc_async(symbols_driver() ? REAL(cuMemAllocAsync) : NULL, out, bytes, stream);
+}
+
+CUresult entry_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stream) {
+    return alloc_async(symbols_driver() ? REAL(cuMemAllocAsync_ptsz) : NULL, out, bytes, stream);
+}
+
+static CUresult free_async(free_async_function real, CUdeviceptr address, struct device_stream stream) {
+    if (!real) return PROCESS_NO_DRIVER;
+    struct pool_system *pool = process_pool();
+    const struct mark mark = mark_take(MARK_FREE_ASYNC, (uint64_t)address);
+    if (!pool) stats_pass(process_pass_reason());
+    if (!pool || mark.kind == MARK_PASS) return real(address, stream.handle);
+    if (mark.kind == MARK_ANSWER) return (CUresult)mark.answer;
+    const int code = captures_free_async(pool, (uint64_t)address, stream, door_of(mark));
+    return code == POOL_PASS ? real(address, stream.handle) : (CUresult)code;
+}
+
+CUresult entry_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    return free_async(symbols_driver() ? REAL(cuMemFreeAsync) : NULL, address, (struct device_stream){stream, false});
+}
+
+CUresult entry_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+    return free_async(symbols_driver() ? REAL(cuMemFreeAsync_ptsz) : NULL, address,
+                      (struct device_stream){stream, true});
+}

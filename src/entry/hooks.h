@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The hooked driver entry points: one table, from which come the declarations of the hooks, the pointers to the real
+ * functions and the search by name and by address. libpoolcuda.map lists the same names.
+ *
+ * A hook is called entry_NAME here and exported as NAME, so that programs linked with -lcuda find it, whatever the CUDA
+ * header in use declares or renames.
+ */
+#ifndef POOLCUDA_ENTRY_HOOKS_H
+#define POOLCUDA_ENTRY_HOOKS_H
+
+#include <stdint.h>
+
+#include <cuda.h>
+
+/* The header renames these to their newest variants; here a name is the exported symbol. */
+#undef cuCtxCreate
+#undef cuCtxDestroy
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
+#undef cuGetProcAddress
+#undef cuGraphInstantiate
+#undef cuStreamBeginCapture
+#undef cuStreamDestroy
+
+/* X(exported symbol, name for cuGetProcAddress, its version there, stream flag there, arguments).
+ * Never the 32-bit entry points of version 2000 (cuMemAlloc, cuMemFree, …). */
+#define ENTRY_LEGACY 1     /* CU_GET_PROC_ADDRESS_LEGACY_STREAM */
+#define ENTRY_PER_THREAD 2 /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
+
+#define ENTRY_HOOKS(X)     \
+    ENTRY_LOOKUP_HOOKS(X)  \
+    ENTRY_MEMORY_HOOKS(X)  \
+    ENTRY_QUERY_HOOKS(X)   \
+    ENTRY_STARVED_HOOKS(X) \
+    ENTRY_CONTEXT_HOOKS(X) \
+    ENTRY_CAPTURE_HOOKS(X)
+
+#define ENTRY_LOOKUP_HOOKS(X)                                        \
+    X(cuGetProcAddress, "cuGetProcAddress", 11030, ENTRY_LEGACY,     \
+      (const char *name, void **out, int version, cuuint64_t flags)) \
+    X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, ENTRY_LEGACY,  \
+      (const char *name, void **out, int version, cuuint64_t flags, void *status))
+
+#define ENTRY_MEMORY_HOOKS(X)                                                                                      \
+    X(cuMemAlloc_v2, "cuMemAlloc", 3020, ENTRY_LEGACY, (CUdeviceptr * out, size_t bytes))                          \
+    X(cuMemFree_v2, "cuMemFree", 3020, ENTRY_LEGACY, (CUdeviceptr address))                                        \
+    X(cuMemAllocAsync, "cuMemAllocAsync", 11020, ENTRY_LEGACY, (CUdeviceptr * out, size_t bytes, CUstream stream)) \
+    X(cuMemAllocAsync_ptsz, "cuMemAllocAsync", 11020, ENTRY_PER_THREAD,                                            \
+      (CUdeviceptr * out, size_t bytes, CUstream stream))                                                          \
+    X(cuMemFreeAsync, "cuMemFreeAsync", 11020, ENTRY_LEGACY, (CUdeviceptr address, CUstream stream))               \
+    X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, ENTRY_PER_THREAD, (CUdeviceptr address, CUstream stream))
+
+#define ENTRY_QUERY_HOOKS(X)                                                                                      \
+    X(cuMemGetInfo_v2, "cuMemGetInfo", 3020, ENTRY_LEGACY, (size_t * free_bytes, size_t * total_bytes))           \
+    X(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, ENTRY_LEGACY,                                        \
+      (CUdeviceptr * base, size_t * size, CUdeviceptr address))                                                   \
+    X(cuPointerGetAttribute, "cuPointerGetAttribute", 4000, ENTRY_LEGACY,                                         \
+      (void *data, CUpointer_attribute attribute, CUdeviceptr address))                                           \
+    X(cuPointerGetAttributes, "cuPointerGetAttributes", 7000, ENTRY_LEGACY,                                       \
+      (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address))                    \
+    X(cuPointerSetAttribute, "cuPointerSetAttribute", 6000, ENTRY_LEGACY,                                         \
+      (const void *value, CUpointer_attribute attribute, CUdeviceptr address))                                    \
+    X(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, ENTRY_LEGACY, (CUipcMemHandle * handle, CUdeviceptr address)) \
+    X(cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020, ENTRY_LEGACY,                                      \
+      (CUmemPoolPtrExportData * data, CUdeviceptr address))
+
+#define ENTRY_STARVED_HOOKS(X)                                                                                       \
+    X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, ENTRY_LEGACY,                                       \
+      (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream))                                         \
+    X(cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync", 11020, ENTRY_PER_THREAD,                              \
+      (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream))                                         \
+    X(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, ENTRY_LEGACY,                                                     \
+      (CUdeviceptr * out, size_t * pitch, size_t width, size_t height, unsigned int element))                        \
+    X(cuMemAllocManaged, "cuMemAllocManaged", 6000, ENTRY_LEGACY,                                                    \
+      (CUdeviceptr * out, size_t bytes, unsigned int flags))                                                         \
+    X(cuMemCreate, "cuMemCreate", 10020, ENTRY_LEGACY,                                                               \
+      (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *property,                     \
+       unsigned long long flags))                                                                                    \
+    X(cuArrayCreate_v2, "cuArrayCreate", 3020, ENTRY_LEGACY, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *shape))  \
+    X(cuArray3DCreate_v2, "cuArray3DCreate", 3020, ENTRY_LEGACY,                                                     \
+      (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape))                                                       \
+    X(cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, ENTRY_LEGACY,                                          \
+      (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels))                         \
+    X(cuModuleLoad, "cuModuleLoad", 2000, ENTRY_LEGACY, (CUmodule * module, const char *path))                       \
+    X(cuModuleLoadData, "cuModuleLoadData", 2000, ENTRY_LEGACY, (CUmodule * module, const void *image))              \
+    X(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, ENTRY_LEGACY,                                                  \
+      (CUmodule * module, const void *image, unsigned int count, CUjit_option *options, void **values))              \
+    X(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, ENTRY_LEGACY, (CUmodule * module, const void *image))    \
+    X(cuLibraryLoadData, "cuLibraryLoadData", 12000, ENTRY_LEGACY,                                                   \
+      (CUlibrary * library, const void *code, CUjit_option *jit_options, void **jit_values, unsigned int jit_count,  \
+       CUlibraryOption *options, void **values, unsigned int count))                                                 \
+    X(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12000, ENTRY_LEGACY,                                           \
+      (CUlibrary * library, const char *path, CUjit_option *jit_options, void **jit_values, unsigned int jit_count,  \
+       CUlibraryOption *options, void **values, unsigned int count))                                                 \
+    X(cuGraphInstantiate, "cuGraphInstantiate", 10000, ENTRY_LEGACY,                                                 \
+      (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t bytes))                              \
+    X(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, ENTRY_LEGACY,                                              \
+      (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t bytes))                              \
+    X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, ENTRY_LEGACY,                               \
+      (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                                                 \
+    X(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, ENTRY_LEGACY,                             \
+      (CUgraphExec * exec, CUgraph graph, void *parameters))                                                         \
+    X(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, ENTRY_PER_THREAD,                    \
+      (CUgraphExec * exec, CUgraph graph, void *parameters))                                                         \
+    X(cuCtxSetLimit, "cuCtxSetLimit", 3010, ENTRY_LEGACY, (CUlimit limit, size_t value))                             \
+    X(cuStreamCreate, "cuStreamCreate", 2000, ENTRY_LEGACY, (CUstream * stream, unsigned int flags))                 \
+    X(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", 5050, ENTRY_LEGACY,                                  \
+      (CUstream * stream, unsigned int flags, int priority))                                                         \
+    X(cuCtxCreate_v2, "cuCtxCreate", 3020, ENTRY_LEGACY, (CUcontext * context, unsigned int flags, CUdevice device)) \
+    X(cuCtxCreate_v3, "cuCtxCreate", 11040, ENTRY_LEGACY,                                                            \
+      (CUcontext * context, void *affinity, int count, unsigned int flags, CUdevice device))                         \
+    X(cuCtxCreate_v4, "cuCtxCreate", 12050, ENTRY_LEGACY,                                                            \
+      (CUcontext * context, void *parameters, unsigned int flags, CUdevice device))
+
+#define ENTRY_CONTEXT_HOOKS(X)                                                                           \
+    X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, ENTRY_LEGACY, (CUdevice device))         \
+    X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, ENTRY_LEGACY, (CUdevice device))     \
+    X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, ENTRY_LEGACY, (CUdevice device))     \
+    X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, ENTRY_LEGACY, (CUdevice device)) \
+    X(cuCtxDestroy, "cuCtxDestroy", 2000, ENTRY_LEGACY, (CUcontext context))                             \
+    X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, ENTRY_LEGACY, (CUcontext context))                          \
+    X(cuCtxDetach, "cuCtxDetach", 2000, ENTRY_LEGACY, (CUcontext context))                               \
+    X(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, ENTRY_LEGACY, (void *context))
+
+#define ENTRY_CAPTURE_HOOKS(X)                                                                                    \
+    X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, ENTRY_LEGACY, (CUstream stream))                       \
+    X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, ENTRY_PER_THREAD, (CUstream stream))              \
+    X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, ENTRY_LEGACY,                                       \
+      (CUstream stream, CUstreamCaptureMode mode))                                                                \
+    X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, ENTRY_PER_THREAD,                              \
+      (CUstream stream, CUstreamCaptureMode mode))                                                                \
+    X(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, ENTRY_LEGACY,                            \
+      (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const void *edges, size_t count,                 \
+       CUstreamCaptureMode mode))                                                                                 \
+    X(cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, ENTRY_PER_THREAD,                   \
+      (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const void *edges, size_t count,                 \
+       CUstreamCaptureMode mode))                                                                                 \
+    X(cuStreamEndCapture, "cuStreamEndCapture", 10000, ENTRY_LEGACY, (CUstream stream, CUgraph * graph))          \
+    X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, ENTRY_PER_THREAD, (CUstream stream, CUgraph * graph)) \
+    X(cuStreamDestroy, "cuStreamDestroy", 2000, ENTRY_LEGACY, (CUstream stream))                                  \
+    X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, ENTRY_LEGACY, (CUstream stream))
+
+#define ENTRY_EXPORT __attribute__((visibility("default")))
+
+#define ENTRY_DECLARE(symbol, name, version, flags, arguments) \
+    ENTRY_EXPORT CUresult entry_##symbol arguments __asm__(#symbol);
+ENTRY_HOOKS(ENTRY_DECLARE)
+#undef ENTRY_DECLARE
+
+enum entry_hook {
+#define ENTRY_NUMBER(symbol, name, version, flags, arguments) ENTRY_HOOK_##symbol,
+    ENTRY_HOOKS(ENTRY_NUMBER)
+#undef ENTRY_NUMBER
+        ENTRY_HOOK_COUNT
+};
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Starts the figures at the first CUDA call and the pool at the first call that it could serve; lets go of both in a
+ * forked child; marks the figures as ended at exit. No CUDA call is made by a constructor, a destructor or in a child.
+ */
+#include "entry/process.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "config/log.h"
+#include "device/driver.h"
+#include "entry/callers.h"
+#include "entry/captures.h"
+#include "stats/writer.h"
+
+_Atomic(struct pool_system *) process_driver_pool;
+
+static struct device_driver driver;
+static struct runtime_only runtime_only;
+
+enum pool_phase { POOL_UNDECIDED, POOL_RUNNING, POOL_PASSING };
+static _Atomic int phase;
+static _Atomic int reason; /* POOL_PASSING: enum poolcuda_pass_reason */
+static _Atomic bool figures_begun;
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER; /* over leaving POOL_UNDECIDED */
+
+void process_first_call(void) {
+    if (ENTRY_LIKELY(atomic_load_explicit(&figures_begun, memory_order_relaxed))) return;
+    stats_start(config_get()->stats);
+    atomic_store_explicit(&figures_begun, true, memory_order_relaxed);
+}
+
+enum poolcuda_pass_reason process_pass_reason(void) {
+    return atomic_load_explicit(&phase, memory_order_acquire) == POOL_PASSING
+               ? (enum poolcuda_pass_reason)atomic_load(&reason)
+               : POOLCUDA_PASS_no_driver;
+}
+
+struct device_driver *process_driver(void) {
+    return &driver;
+}
+
+struct runtime_only *process_runtime_only(void) {
+    return &runtime_only;
+}
+
+int process_context(struct device_context *context) {
+    const int code = driver.ops.context_current(driver.ops.self, context);
+    if (code != DEVICE_OK) return code;
+    return context->handle ? DEVICE_OK : DEVICE_INVALID_CONTEXT;
+}
+
+bool ENTRY_COLD process_relieve(int ordinal) {
+    struct pool_system *pool = atomic_load_explicit(&process_driver_pool, memory_order_acquire);
+    struct device_context context;
+    /* Waiting and freeing would break a capture. */
+    if (!pool || captures_any()) return false;
+    if (ordinal < 0) {
+        if (process_context(&context) != DEVICE_OK) return false;
+        ordinal = context.ordinal;
+    }
+    return pool_relieve(pool, ordinal);
+}
+
+/* ---- start ---- */
+
+static int find_sanitizer(struct dl_phdr_info *info, size_t size, void *found) {
+    (void)size;
+    if (!info->dlpi_name || !strstr(info->dlpi_name, "libsanitizer-")) return 0;
+    /* compute-sanitizer's, as opposed to a compiler's libasan and its like */
+    *(bool *)found =
+        strstr(info->dlpi_name, "libsanitizer-collection") || strstr(info->dlpi_name, "libsanitizer-public");
+    return *(bool *)found;
+}
+
+static bool sanitizer_loaded(void) {
+    bool found = false;
+    dl_iterate_phdr(find_sanitizer, &found);
+    return found;
+}
+
+static bool set_by_user(const char *variable) {
+    for (size_t i = 0; i < config_variable_count(); i++)
+        if (strcmp(config_variable_at(i)->name, variable) == 0) return config_from_environment(config_get(), i);
+    return false;
+}
+
+static struct pool_system *decline(enum poolcuda_pass_reason why) {
+    atomic_store(&reason, (int)why);
+    atomic_store_explicit(&phase, POOL_PASSING, memory_order_release);
+    return NULL;
+}
+
+/* May this process be pooled at all? Declines if not. */
+static bool permitted(void) {
+    if (!config_get()->enable) {
+        decline(POOLCUDA_PASS_disabled);
+        return false;
+    }
+    if (sanitizer_loaded() && !set_by_user("POOL_ENABLE")) {
+        log_line(LOG_WARNING, "compute-sanitizer is loaded and would not see the pool's blocks: every call passes "
+                              "through (POOL_ENABLE=1 pools all the same)");
+        decline(POOLCUDA_PASS_tool);
+        return false;
+    }
+    return true;
+}
+
+static struct pool_system *create(const struct device_ops *ops) {
+    const struct config *config = config_get();
+    const struct pool_options options = {
+        .segment_bytes = config->segment,
+        .max_split_bytes = config->max_split,
+        .limit_bytes = config->limit,
+        .headroom_bytes = config->headroom,
+        .trim_bytes = config->trim,
+    };
+    struct pool_system *system = pool_system_create(ops, &options);
+    if (!system) return decline(POOLCUDA_PASS_no_host_memory);
+    atomic_store_explicit(&phase, POOL_RUNNING, memory_order_release);
+    return system;
+}
+
+static void *lookup_driver(void *arg, const char *symbol) {
+    (void)arg;
+    return symbols_driver_lookup(symbol);
+}
+
+static struct pool_system *start_driver_pool(void) {
+    const char *missing = device_driver_bind(&driver, lookup_driver, NULL);
+    int version = 0;
+    if (driver.call.driver_version && driver.call.driver_version(&version) == CUDA_SUCCESS)
+        __atomic_store_n(&stats_header()->driver_version, (uint32_t)version, __ATOMIC_RELAXED);
+    if (!permitted()) return NULL;
+    if (missing || !symbols_hooks_usable()) {
+        log_line(LOG_WARNING, "the driver cannot be pooled: %s",
+                 missing ? missing : "its entry points share addresses");
+        return decline(POOLCUDA_PASS_no_driver);
+    }
+    struct pool_system *system = create(&driver.ops);
+    atomic_store_explicit(&process_driver_pool, system, memory_order_release);
+    return system;
+}
+
+struct pool_system *process_start_pool(void) {
+    process_first_call();
+    if (atomic_load_explicit(&phase, memory_order_acquire) == POOL_PASSING || !symbols_driver()) return NULL;
+    const int error = errno;
+    pthread_mutex_lock(&start_lock);
+    if (atomic_load(&phase) == POOL_UNDECIDED) start_driver_pool();
+    struct pool_system *system = atomic_load(&process_driver_pool);
+    pthread_mutex_unlock(&start_lock);
+    errno = error;
+    return system;
+}
+
+struct pool_system *process_start_runtime_pool(void *(*lookup)(void *arg, const char *symbol), void *arg) {
+    process_first_call();
+    struct pool_system *system = NULL;
+    pthread_mutex_lock(&start_lock);
+    if (atomic_load(&phase) == POOL_UNDECIDED && permitted()) {
+        if (runtime_only_bind(&runtime_only, lookup, arg)) {
+            system = create(&runtime_only.ops);
+            __atomic_store_n(&stats_header()->runtime_only, system != NULL, __ATOMIC_RELAXED);
+        } else {
+            log_line(LOG_WARNING, "no driver lies below the runtime, and nothing in it can wait for its work");
+            decline(POOLCUDA_PASS_no_driver);
+        }
+    }
+    pthread_mutex_unlock(&start_lock);
+    return system;
+}
+
+/* ---- fork and exit ---- */
+
+/* The parent's contexts are of no use in the child, and neither are its blocks; locks may be held by threads that are
+ * not there. */
+static void after_fork_in_child(void) {
+    start_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    symbols_after_fork();
+    if (!atomic_load(&figures_begun) && atomic_load(&phase) == POOL_UNDECIDED) return;
+    decline(POOLCUDA_PASS_forked);
+    atomic_store(&process_driver_pool, NULL);
+    callers_after_fork();
+    captures_after_fork();
+    stats_forget_in_child();
+}
+
+static void __attribute__((constructor)) loaded(void) {
+    const int error = errno;
+    symbols_dlsym();
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+    errno = error;
+}
+
+static void __attribute__((destructor)) unloaded(void) {
+    stats_finish();
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The runtime door: a short cut to the pool that answers success and nothing else. Every error, and all that the pool
+ * leaves alone, is made by the real runtime function, so that its initialisation and last-error state are its own; a
+ * note in thread-local memory tells the driver door below what is known already.
+ *
+ * Over a runtime with no driver below it, the door works alone.
+ */
+#include "config/config.h"
+#include "entry/callers.h"
+#include "entry/captures.h"
+#include "entry/mark.h"
+#include "entry/process.h"
+#include "stats/writer.h"
+
+#define NO_RUNTIME 3        /* cudaErrorInitializationError: no real function is to be found */
+#define FIRST_VERSION 12000 /* before, cudaSetDevice did not make the device's context current */
+
+static struct pool_system *publish(struct runtime *runtime, struct pool_system *pool) {
+    atomic_store_explicit(&runtime->pool, pool, memory_order_release);
+    atomic_store(&runtime->decision, RUNTIME_DECIDED);
+    return pool;
+}
+
+static struct pool_system *decide(struct runtime *runtime) {
+    process_first_call();
+    if (!symbols_driver()) {
+        /* Initialises the runtime, as the call that is being made would: then the driver is loaded, or there is none.
+         */
+        const int code = runtime->real.cudaFree(NULL);
+        if (!symbols_driver()) {
+            if (code != 0) {
+                atomic_store(&runtime->decision, RUNTIME_UNDECIDED);
+                return NULL;
+            }
+            struct pool_system *pool = process_start_runtime_pool(callers_lookup, runtime);
+            runtime->runtime_only = pool != NULL;
+            return publish(runtime, pool);
+        }
+    }
+    struct pool_system *pool = process_start_pool();
+    return publish(runtime, runtime->version >= FIRST_VERSION ? pool : NULL);
+}
+
+/* The pool that the door may serve this runtime from, NULL when the call is the runtime's. Of threads that come at once
+ * one decides; the others go to the runtime. */
+static struct pool_system *pool_of(struct runtime *runtime) {
+    int undecided = RUNTIME_UNDECIDED;
+    if (atomic_load(&runtime->decision) == RUNTIME_UNDECIDED &&
+        atomic_compare_exchange_strong(&runtime->decision, &undecided, RUNTIME_DECIDING))
+        return decide(runtime);
+    return atomic_load_explicit(&runtime->pool, memory_order_acquire);
+}
+
+/* Will this runtime come back to us by the driver door, as far as we know? */
+static bool door_below(const struct runtime *runtime) {
+    return !runtime->runtime_only && symbols_object_hooked(runtime->object);
+}
+
+/* A call that no door below will count. */
+static void count_pass(const struct runtime *runtime, const struct pool_system *pool) {
+    if (!pool && !door_below(runtime)) stats_pass(process_pass_reason());
+}
+
+/* After the pool passed: is the call to be tried again, since the runtime makes a context current where there is none?
+ */
+static enum mark_kind after_pass(const struct runtime *runtime) {
+    struct device_context context;
+    return runtime->runtime_only || process_context(&context) == DEVICE_OK ? MARK_PASS : MARK_AGAIN;
+}
+
+static void note(enum mark_kind kind, enum mark_call call, uint64_t value, int answer) {
+    entry_mark = (struct mark){.kind = kind, .call = call, .value = value, .answer = answer};
+}
+
+static int done(int code) {
+    entry_mark.kind = MARK_NONE;
+    return code;
+}
+
+/* ---- cudaMalloc ---- */
+
+/* `code`: the pool's answer where `asked`. */
+static int ENTRY_COLD malloc_slowly(const void *caller, void **out, size_t bytes, bool asked, int code) {
+    struct runtime *runtime = callers_runtime(caller);
+    if (!runtime) return NO_RUNTIME;
+    struct pool_system *pool = pool_of(runtime);
+    if (!asked && pool && out) {
+        uint64_t address;
+        asked = true;
+        code = pool_alloc(pool, bytes, POOL_DOOR_RUNTIME, &address);
+        if (code == DEVICE_OK) {
+            *out = (void *)(uintptr_t)address;
+            return code;
+        }
+    }
+    count_pass(runtime, pool);
+    enum mark_kind kind = MARK_AGAIN; /* a dead context is revived by the runtime */
+    if (asked && code == POOL_PASS) kind = after_pass(runtime);
+    if (asked && code == DEVICE_OUT_OF_MEMORY) {
+        kind = MARK_ANSWER;
+        /* Nobody below would give the answer. Only a limit of ours is kept against what the runtime may still have. */
+        if (!door_below(runtime) && config_get()->limit != CONFIG_NONE) return code;
+    }
+    note(kind, MARK_ALLOC, bytes, code);
+    return done(runtime->real.cudaMalloc(out, bytes));
+}
+
+int entry_cudaMalloc(void **out, size_t bytes) {
+    const void *caller = __builtin_return_address(0);
+    struct runtime *runtime = callers_quick(caller);
+    struct pool_system *pool = runtime ? atomic_load_explicit(&runtime->pool, memory_order_acquire) : NULL;
+    const bool asked = pool && out;
+    int code = POOL_PASS;
+    if (ENTRY_LIKELY(asked)) {
+        uint64_t address;
+        code = pool_alloc(pool, bytes, POOL_DOOR_RUNTIME, &address);
+        if (ENTRY_LIKELY(code == DEVICE_OK)) {
+            *out = (void *)(uintptr_t)address;
+            return code;
+        }
+    }
+    return malloc_slowly(caller, out, bytes, asked, code);
+}
+
+/* ---- cudaFree ---- */
+
+/* What the runtime's own function is to be told below, after the pool answered `code` to a free. True: nothing lies
+ * below that could be told, and the code is the door's own answer. */
+static bool answer_free(const struct runtime *runtime, enum mark_call call, uint64_t address, bool asked, int code) {
+    enum mark_kind kind = MARK_AGAIN;
+    if (asked && code == POOL_PASS) kind = after_pass(runtime);
+    if (asked && code != POOL_PASS && code != DEVICE_INVALID_CONTEXT) {
+        if (!door_below(runtime)) return true;
+        kind = MARK_ANSWER;
+    }
+    note(kind, call, address, code);
+    return false;
+}
+
+static int ENTRY_COLD free_slowly(const void *caller, void *address, bool asked, int code) {
+    struct runtime *runtime = callers_runtime(caller);
+    if (!runtime) return NO_RUNTIME;
+    struct pool_system *pool = pool_of(runtime);
+    if (!asked && pool && address) {
+        asked = true;
+        code = pool_free(pool, (uint64_t)(uintptr_t)address, POOL_DOOR_RUNTIME);
+        if (code == DEVICE_OK) return code;
+    }
+    count_pass(runtime, pool);
+    if (answer_free(runtime, MARK_FREE, (uint64_t)(uintptr_t)address, asked, code)) return code;
+    return done(runtime->real.cudaFree(address));
+}
+
+int entry_cudaFree(void *address) {
+    const void *caller = __builtin_return_address(0);
+    struct runtime *runtime = callers_quick(caller);
+    struct pool_system *pool = runtime ? atomic_load_explicit(&runtime->pool, memory_order_acquire) : NULL;
+    const bool asked = pool && address;
+    int code = POOL_PASS;
+    if (ENTRY_LIKELY(asked)) {
+        code = pool_free(pool, (uint64_t)(uintptr_t)address, POOL_DOOR_RUNTIME);
+        if (ENTRY_LIKELY(code == DEVICE_OK)) return code;
+    }
+    return free_slowly(caller, address, asked, code);
+}
+
+/* ---- stream-ordered ---- */
+
+static int malloc_async(struct runtime *runtime, int (*real)(void **, size_t, void *), void **out, size_t bytes,
+                        void *stream) {
+    if (!real) return NO_RUNTIME;
+    struct pool_system *pool = pool_of(runtime);
+    if (pool && !door_below(runtime)) stats_pass(POOLCUDA_PASS_async);
+    count_pass(runtime, pool);
+    return real(out, bytes, stream);
+}
+
+int entry_cudaMallocAsync(void **out, size_t bytes, void *stream) {
+    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    return runtime ? malloc_async(runtime, runtime->real.cudaMallocAsync, out, bytes, stream) : NO_RUNTIME;
+}
+
+int entry_cudaMallocAsync_ptsz(void **out, size_t bytes, void *stream) {
+    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    return runtime ? malloc_async(runtime, runtime->real.cudaMallocAsync_ptsz, out, bytes, stream) : NO_RUNTIME;
+}
+
+static int free_async(struct runtime *runtime, int (*real)(void *, void *), void *address,
+                      struct device_stream stream) {
+    if (!real) return NO_RUNTIME;
+    struct pool_system *pool = pool_of(runtime);
+    const uint64_t value = (uint64_t)(uintptr_t)address;
+    const bool asked = pool && address;
+    const int code = asked ? captures_free_async(pool, value, stream, POOL_DOOR_RUNTIME) : POOL_PASS;
+    if (code == DEVICE_OK) return code;
+    count_pass(runtime, pool);
+    if (answer_free(runtime, MARK_FREE_ASYNC, value, asked, code)) return code;
+    return done(real(address, stream.handle));
+}
+
+int entry_cudaFreeAsync(void *address, void *stream) {
+    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    return runtime ? free_async(runtime, runtime->real.cudaFreeAsync, address, (struct device_stream){stream, false})
+                   : NO_RUNTIME;
+}
+
+int entry_cudaFreeAsync_ptsz(void *address, void *stream) {
+    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    return runtime
+               ? free_async(runtime, runtime->real.cudaFreeAsync_ptsz, address, (struct device_stream){stream, true})
+               : NO_RUNTIME;
+}
+
+/* ---- what else has to know of the pool, where no driver door lies below ---- */
+
+static int current_ordinal(const struct runtime *runtime) {
+    struct device_context context = {.ordinal = -1};
+    const struct device_ops *ops = &process_runtime_only()->ops;
+    const int code = runtime->runtime_only ? ops->context_current(ops->self, &context) : process_context(&context);
+    return code == DEVICE_OK ? context.ordinal : -1;
+}
+
+int entry_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    if (!runtime || !runtime->real.cudaMemGetInfo) return NO_RUNTIME;
+    struct pool_system *pool = pool_of(runtime);
+    if (!pool || !free_bytes || door_below(runtime)) return runtime->real.cudaMemGetInfo(free_bytes, total_bytes);
+    size_t now_free = 0, total = 0;
+    const int code = runtime->real.cudaMemGetInfo(&now_free, &total);
+    const int ordinal = code == 0 ? current_ordinal(runtime) : -1;
+    if (code != 0) return code;
+    const uint64_t ours = ordinal < 0 ? 0 : pool_releasable(pool, ordinal);
+    *free_bytes = ours < total - now_free ? now_free + ours : total;
+    if (total_bytes) *total_bytes = total;
+    return code;
+}
+
+int entry_cudaDeviceReset(void) {
+    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    if (!runtime || !runtime->real.cudaDeviceReset) return NO_RUNTIME;
+    struct pool_system *pool = pool_of(runtime);
+    const int ordinal = pool && !door_below(runtime) ? current_ordinal(runtime) : -1;
+    if (ordinal < 0) return runtime->real.cudaDeviceReset();
+    pool_context_close(pool, ordinal, NULL);
+    const int code = runtime->real.cudaDeviceReset();
+    if (code == 0 && runtime->runtime_only) runtime_only_note_reset(process_runtime_only(), ordinal);
+    pool_context_settle(pool, ordinal, NULL);
+    return code;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finds libc's dlsym and the driver's functions, and tells by address which of them are hooked. The driver is
+ * the library that goes by the name libcuda.so.1 in this process; once found it is kept loaded, since its functions are
+ * called from here on.
+ */
+#include "entry/symbols.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "entry/process.h"
+#include "stats/writer.h"
+
+#define DRIVER_LIBRARY "libcuda.so.1"
+
+entry_dlsym_function *entry_real_dlsym;
+union entry_real entry_real;
+_Atomic bool entry_driver_found;
+
+_Static_assert(sizeof entry_real == sizeof entry_real.at, "one pointer a hook");
+
+static const struct hook {
+    const char *symbol, *name;
+    int version, flags;
+    void *function;
+} hooks[ENTRY_HOOK_COUNT] = {
+#define HOOK_ROW(symbol, name, version, flags, arguments) {#symbol, name, version, flags, (void *)entry_##symbol},
+    ENTRY_HOOKS(HOOK_ROW)
+#undef HOOK_ROW
+};
+
+/* ---- libc's dlsym ---- */
+
+#ifdef __aarch64__
+static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
+#else
+static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
+#endif
+
+/* Anybody may export a dlsym: it must be libc's. */
+static bool in_libc(const void *function) {
+    Dl_info info;
+    if (!function || !dladdr(function, &info) || !info.dli_fname) return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    const char *file = slash ? slash + 1 : info.dli_fname;
+    return strncmp(file, "libc.so", 7) == 0 || strncmp(file, "libc-", 5) == 0 || strncmp(file, "libdl.so", 8) == 0 ||
+           strncmp(file, "libdl-", 6) == 0;
+}
+
+static void *find_dlsym(void *handle) {
+    for (size_t i = 0; dlsym_versions[i]; i++) {
+        void *function = dlvsym(handle, "dlsym", dlsym_versions[i]);
+        if (in_libc(function)) return function;
+    }
+    return NULL;
+}
+
+entry_dlsym_function *symbols_dlsym(void) {
+    entry_dlsym_function *known = __atomic_load_n(&entry_real_dlsym, __ATOMIC_RELAXED);
+    if (known) return known;
+    static const char *const libraries[] = {"libc.so.6", "libdl.so.2"};
+    void *found = find_dlsym(RTLD_NEXT);
+    for (size_t i = 0; !found && i < sizeof libraries / sizeof libraries[0]; i++) {
+        void *library = dlopen(libraries[i], RTLD_NOLOAD | RTLD_LAZY);
+        if (library) found = find_dlsym(library);
+    }
+    __atomic_store_n(&entry_real_dlsym, (entry_dlsym_function *)found, __ATOMIC_RELAXED);
+    return (entry_dlsym_function *)found;
+}
+
+/* ---- the driver ---- */
+
+static pthread_mutex_t find_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *driver_library;                  /* written before entry_driver_found */
+static const void *driver_object;             /* its base */
+static const void *alias[ENTRY_HOOK_COUNT];   /* what cuGetProcAddress gives where it is another address than dlsym's */
+static bool shared_address[ENTRY_HOOK_COUNT]; /* two names at one address: hooked by neither */
+
+const void *symbols_object(const void *address) {
+    Dl_info info;
+    return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+void *symbols_driver_lookup(const char *symbol) {
+    void *found = symbols_dlsym()(driver_library, symbol);
+    /* A handle of the main program searches everything, ourselves first. */
+    return found && symbols_object(found) == symbols_object((const void *)hooks) ? NULL : found;
+}
+
+static void *open_driver(void) {
+    void *library = dlopen(DRIVER_LIBRARY, RTLD_NOLOAD | RTLD_LAZY);
+    if (library) return library;
+    /* A program linked with a driver of another name. */
+    void *function = symbols_dlsym()(RTLD_NEXT, "cuMemAlloc_v2");
+    Dl_info info;
+    if (!function || !dladdr(function, &info)) return NULL;
+    return dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+}
+
+static void mark_shared_addresses(void) {
+    for (int i = 0; i < ENTRY_HOOK_COUNT; i++) {
+        for (int k = 0; k < i; k++) {
+            if (!entry_real.at[i] || entry_real.at[i] != entry_real.at[k]) continue;
+            shared_address[i] = shared_address[k] = true;
+            stats_event(&(struct poolcuda_event){.type = POOLCUDA_EVENT_fallback, .device = -1});
+            log_line(LOG_WARNING, "%s and %s are one function of the driver: neither is hooked", hooks[k].symbol,
+                     hooks[i].symbol);
+        }
+    }
+}
+
+static int hook_at(const void *address) {
+    for (int i = 0; i < ENTRY_HOOK_COUNT; i++)
+        if (address && (entry_real.at[i] == address || alias[i] == address)) return i;
+    return -1;
+}
+
+/* A driver may give by cuGetProcAddress another address of the same function than by dlsym. */
+static void learn_aliases(void) {
+    for (int i = 0; i < ENTRY_HOOK_COUNT; i++) {
+        if (!entry_real.at[i]) continue;
+        const cuuint64_t flags = (cuuint64_t)hooks[i].flags;
+        void *address = NULL;
+        CUresult result = CUDA_ERROR_NOT_FOUND;
+        if (REAL(cuGetProcAddress_v2)) {
+            result = REAL(cuGetProcAddress_v2)(hooks[i].name, &address, hooks[i].version, flags, NULL);
+        } else if (REAL(cuGetProcAddress)) {
+            result = REAL(cuGetProcAddress)(hooks[i].name, &address, hooks[i].version, flags);
+        }
+        if (result == CUDA_SUCCESS && address && hook_at(address) < 0) alias[i] = address;
+    }
+}
+
+bool symbols_find_driver(void) {
+    const int error = errno;
+    if (!symbols_dlsym()) return false;
+    /* Asked outside the lock, since the loader has its own. */
+    void *library = open_driver();
+    if (!library) {
+        errno = error;
+        return false;
+    }
+    pthread_mutex_lock(&find_lock);
+    const bool first = !atomic_load_explicit(&entry_driver_found, memory_order_relaxed);
+    if (first) {
+        driver_library = library;
+        for (int i = 0; i < ENTRY_HOOK_COUNT; i++) entry_real.at[i] = symbols_driver_lookup(hooks[i].symbol);
+        driver_object = symbols_object(entry_real.at[ENTRY_HOOK_cuMemAlloc_v2]);
+        mark_shared_addresses();
+        learn_aliases();
+        atomic_store_explicit(&entry_driver_found, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&find_lock);
+    if (!first) dlclose(library);
+    errno = error;
+    return true;
+}
+
+void symbols_after_fork(void) {
+    find_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+bool symbols_hooks_usable(void) {
+    static const enum entry_hook ways[] = {ENTRY_HOOK_cuMemAlloc_v2, ENTRY_HOOK_cuMemFree_v2, ENTRY_HOOK_cuMemFreeAsync,
+                                           ENTRY_HOOK_cuMemFreeAsync_ptsz};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (shared_address[ways[i]]) return false;
+    return REAL(cuMemAlloc_v2) && REAL(cuMemFree_v2);
+}
+
+/* ---- who was given the hook of cuMemFree ---- */
+
+static _Atomic(const void *) hooked_objects[32];
+
+static void note_object(const void *caller) {
+    const void *object = symbols_object(caller);
+    if (!object || symbols_object_hooked(object)) return;
+    for (size_t i = 0; i < sizeof hooked_objects / sizeof hooked_objects[0]; i++) {
+        const void *unused = NULL;
+        if (atomic_compare_exchange_strong(&hooked_objects[i], &unused, object)) return;
+    }
+}
+
+bool symbols_object_hooked(const void *base) {
+    for (size_t i = 0; i < sizeof hooked_objects / sizeof hooked_objects[0]; i++) {
+        const void *object = atomic_load(&hooked_objects[i]);
+        if (!object) return false;
+        if (object == base) return true;
+    }
+    return false;
+}
+
+void *symbols_hook(const void *address, const void *caller) {
+    const int i = hook_at(address);
+    if (i < 0 || shared_address[i]) return NULL;
+    /* The driver's own look-ups of itself are its own affair: our hook would call it back for ever. */
+    if (symbols_object(caller) == driver_object) return NULL;
+    if (i == ENTRY_HOOK_cuMemFree_v2) note_object(caller);
+    __atomic_fetch_add(&stats_header()->symbols_hooked, 1, __ATOMIC_RELAXED);
+    return hooks[i].function;
+}
+
+/* ---- dlsym ---- */
+
+static bool hooked_name(const char *name) {
+    if (name[0] != 'c' || name[1] != 'u') return false;
+    for (int i = 0; i < ENTRY_HOOK_COUNT; i++)
+        if (strcmp(name, hooks[i].symbol) == 0) return true;
+    return false;
+}
+
+void *hook_pick(void *handle, const char *name, const void *caller) {
+    entry_dlsym_function *real = symbols_dlsym();
+    if (!real || handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name || !hooked_name(name)) return NULL;
+    if (!symbols_driver()) return NULL;
+    const int error = errno;
+    void *address = real(handle, name);
+    void *hook = address ? symbols_hook(address, caller) : NULL;
+    errno = error;
+    return hook;
+}
+
+/* ---- cuGetProcAddress ---- */
+
+static CUresult swap(CUresult result, void **out, const void *caller) {
+    __atomic_fetch_add(&stats_header()->proc_address_lookups, 1, __ATOMIC_RELAXED);
+    if (result == CUDA_SUCCESS && out && *out) {
+        const int error = errno;
+        void *hook = symbols_hook(*out, caller);
+        if (hook) *out = hook;
+        errno = error;
+    }
+    return result;
+}
+
+CUresult entry_cuGetProcAddress(const char *name, void **out, int version, cuuint64_t flags) {
+    if (!symbols_driver() || !REAL(cuGetProcAddress)) return PROCESS_NO_DRIVER;
+    process_first_call();
+    return swap(REAL(cuGetProcAddress)(name, out, version, flags), out, __builtin_return_address(0));
+}
+
+CUresult entry_cuGetProcAddress_v2(const char *name, void **out, int version, cuuint64_t flags, void *status) {
+    if (!symbols_driver() || !REAL(cuGetProcAddress_v2)) return PROCESS_NO_DRIVER;
+    process_first_call();
+    return swap(REAL(cuGetProcAddress_v2)(name, out, version, flags, status), out, __builtin_return_address(0));
+}
