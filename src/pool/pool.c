@@ -190,9 +190,11 @@ static void COLD unclaim(struct pool *pool, struct block *block) {
  * NULL when there is none. */
 static struct block *claim_in(struct pool *pool, uint64_t address) {
     pthread_mutex_lock(&pool->lock);
-    /* While its context is being reset, only the outcome says whether the block is still there. */
-    while (__builtin_expect(atomic_load_explicit(&pool->status, memory_order_relaxed) != POOL_OPEN, 0))
+    while (__builtin_expect(atomic_load_explicit(&pool->status, memory_order_relaxed) != POOL_OPEN, 0)) {
+        /* Its context is being reset: whether a block of it is still there, only the outcome says. */
+        if (registry_pool(&pool->system->registry, address) != pool) break;
         pthread_cond_wait(&pool->changed, &pool->lock);
+    }
     struct block *block = live_table_remove(&pool->table, address);
     if (__builtin_expect(block != NULL, 1)) {
         block->state = BLOCK_LEAVING;
