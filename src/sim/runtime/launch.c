@@ -2,6 +2,8 @@
  *
  * Kernel launches. A registered kernel is handed to the driver, which lets it take its time; it computes nothing.
  */
+#include <stdint.h>
+
 #include "compiled.h"
 #include "registry.h"
 
@@ -144,7 +146,7 @@ cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const voi
     SIMRT_RETURN_IN_CONTEXT(run_configured(config, function, arguments, simrt_driver.cuLaunchKernelEx_ptsz));
 }
 
-/* Compiled code launches by handle, which the registry knows as well as the host function. */
+/* Compiled code launches by the handle from below. */
 cudaError_t __cudaLaunchKernel(cudaKernel_t function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                                cudaStream_t stream) {
     SIMRT_RETURN_IN_CONTEXT(run(LAUNCH, simrt_driver.cuLaunchKernel));
@@ -161,8 +163,12 @@ static int kernel_by_function(cudaKernel_t *handle, const void *function) {
     return kernel ? (int)simrt_kernel_handle(kernel, handle) : (int)cudaErrorInvalidDeviceFunction;
 }
 
+/* Compiled code asks once and keeps the answer, so this must not fail for want of a context or of memory: the host
+ * function serves as its handle, and the kernel is loaded by the launch. */
 cudaError_t __cudaGetKernel(cudaKernel_t *handle, const void *function) {
-    SIMRT_RETURN_IN_CONTEXT(kernel_by_function(handle, function));
+    if (!handle || !simrt_kernel_of(function)) return simrt_result(cudaErrorInvalidDeviceFunction);
+    *handle = (cudaKernel_t)(uintptr_t)function;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetKernel(cudaKernel_t *handle, const void *function) {
