@@ -78,11 +78,20 @@ static void show_end(void) {
     SHOW(cudaFree(NULL));
 }
 
+static void show_unsimulated(void) {
+    cudaArray_t array;
+    SHOW(cudaMallocArray(&array, NULL, 8, 8, 0));
+    SHOW(cudaFreeArray(NULL));
+    SHOW(cudaFreeArray(NULL));
+    SHOW(cudaGetLastError());
+}
+
 int main(int argc, char **argv) {
     const char *wanted = argc == 2 ? argv[1] : "";
     if (strcmp(wanted, "look-ups") == 0) show_look_ups();
     if (strcmp(wanted, "answers") == 0) show_answers();
     if (strcmp(wanted, "child") == 0) show_child();
     if (strcmp(wanted, "end") == 0) show_end();
+    if (strcmp(wanted, "unsimulated") == 0) show_unsimulated();
     return 0;
 }

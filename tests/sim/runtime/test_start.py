@@ -6,6 +6,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from tap import case, main, skip
@@ -144,6 +145,21 @@ def a_forked_child_of_an_initialised_process_is_answered_3():
 def after_the_end_of_the_runtime_calls_answer_4():
     for probe in SHARED, STATIC:
         equal(run(probe, "end"), [("cudaFree(NULL)", "0"), ("handler", "4"), ("destructor", "4")])
+
+
+@case
+def unsimulated_names_answer_801_and_their_calls_are_written():
+    for probe in SHARED, STATIC:
+        with tempfile.TemporaryDirectory() as folder:
+            counts = os.path.join(folder, "counts")
+            equal([answer for _, answer in run(probe, "unsimulated", SIM_COUNTS_FILE=counts)],
+                  ["801", "801", "801", "801"])
+            with open(counts + ".runtime", encoding="ascii") as file:
+                equal(sorted(file.read().splitlines()), ["cudaFreeArray 2 unsimulated",
+                                                         "cudaMallocArray 1 unsimulated"])
+            os.remove(counts + ".runtime")
+            run(probe, "answers", SIM_COUNTS_FILE=counts)
+            equal(os.listdir(folder), [])
 
 
 @case
