@@ -11,7 +11,7 @@
 #include "text.h"
 
 #define GAP 2u             /* blanks between columns */
-#define ELASTIC_MINIMUM 8u /* an elastic column is not cut below this */
+#define ELASTIC_MINIMUM 6u /* an elastic column is not cut below this */
 
 void grid_column(struct grid *grid, const char *title, enum grid_align align) {
     grid->columns[grid->column_count++] = (struct grid_column){.title = title, .align = align};
@@ -34,8 +34,21 @@ size_t grid_rows(const struct grid *grid) {
     return grid->cell_count / grid->column_count;
 }
 
-static void measure(const struct grid *grid, size_t indent, size_t width, bool titles, size_t *widths) {
-    size_t total = indent + GAP * (grid->column_count - 1);
+/* Cut elastic columns, the last ones first. Returns the width of the line then. */
+static size_t squeeze(const struct grid *grid, size_t total, size_t width, size_t *widths) {
+    for (size_t column = grid->column_count; column-- > 0;) {
+        if (!grid->columns[column].elastic || total <= width || widths[column] <= ELASTIC_MINIMUM) continue;
+        size_t cut = total - width;
+        if (cut > widths[column] - ELASTIC_MINIMUM) cut = widths[column] - ELASTIC_MINIMUM;
+        widths[column] -= cut;
+        total -= cut;
+    }
+    return total;
+}
+
+/* Widths of the columns; returns how many fit. */
+static size_t measure(const struct grid *grid, size_t indent, size_t width, bool titles, size_t *widths) {
+    size_t total = indent + GAP * (grid->column_count - 1), shown = grid->column_count;
     for (size_t column = 0; column < grid->column_count; column++) {
         widths[column] = titles ? text_width(grid->columns[column].title) : 0;
         for (size_t cell = column; cell < grid->cell_count; cell += grid->column_count) {
@@ -44,13 +57,10 @@ static void measure(const struct grid *grid, size_t indent, size_t width, bool t
         }
         total += widths[column];
     }
-    for (size_t column = 0; width != 0 && column < grid->column_count; column++) {
-        if (!grid->columns[column].elastic || total <= width || widths[column] <= ELASTIC_MINIMUM) continue;
-        size_t cut = total - width;
-        if (cut > widths[column] - ELASTIC_MINIMUM) cut = widths[column] - ELASTIC_MINIMUM;
-        widths[column] -= cut;
-        total -= cut;
-    }
+    if (width == 0) return shown;
+    total = squeeze(grid, total, width, widths);
+    for (; total > width && shown > 1; shown--) total -= widths[shown - 1] + GAP;
+    return shown;
 }
 
 static void print_cell(FILE *out, const struct grid_column *column, const char *text, size_t width, bool last) {
@@ -65,21 +75,21 @@ static void print_cell(FILE *out, const struct grid_column *column, const char *
 
 void grid_print(struct grid *grid, FILE *out, size_t indent, size_t width, bool titles) {
     size_t widths[GRID_MAX_COLUMNS];
-    measure(grid, indent, width, titles, widths);
+    const size_t shown = measure(grid, indent, width, titles, widths);
     if (titles) {
         fprintf(out, "%*s", (int)indent, "");
-        for (size_t column = 0; column < grid->column_count; column++)
-            print_cell(out, &grid->columns[column], grid->columns[column].title, widths[column],
-                       column + 1 == grid->column_count);
+        for (size_t column = 0; column < shown; column++)
+            print_cell(out, &grid->columns[column], grid->columns[column].title, widths[column], column + 1 == shown);
         fputc('\n', out);
     }
     for (size_t cell = 0; cell < grid->cell_count; cell++) {
         const size_t column = cell % grid->column_count;
-        const bool last = column + 1 == grid->column_count;
         if (column == 0) fprintf(out, "%*s", (int)indent, "");
-        text_cut(grid->cells[cell], widths[column]);
-        print_cell(out, &grid->columns[column], grid->cells[cell], widths[column], last);
-        if (last) fputc('\n', out);
+        if (column < shown) {
+            text_cut(grid->cells[cell], widths[column]);
+            print_cell(out, &grid->columns[column], grid->cells[cell], widths[column], column + 1 == shown);
+        }
+        if (column + 1 == grid->column_count) fputc('\n', out);
         free(grid->cells[cell]);
     }
     free(grid->cells);

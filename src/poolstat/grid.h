@@ -32,8 +32,8 @@ void grid_put(struct grid *grid, const char *text);
 
 size_t grid_rows(const struct grid *grid);
 
-/* Print with `indent` blanks in front, in at most `width` columns where the elastic columns allow it (0: no bound). The
- * grid is empty and without columns afterwards. */
+/* Print with `indent` blanks in front, in at most `width` columns (0: no bound): elastic columns are cut, and the last
+ * ones left out where that is not enough. The grid is empty and without columns afterwards. */
 void grid_print(struct grid *grid, FILE *out, size_t indent, size_t width, bool titles);
 
 #endif

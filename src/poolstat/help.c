@@ -31,7 +31,7 @@ void help_usage(void) {
           "  -h, --help           this text\n"
           "  -V, --version        version, and what it reads\n"
           "\n"
-          "Columns:\n"
+          "Columns (on a terminal the last ones are left out where they do not fit):\n"
           "  LIVE      held by the program, rounded     HITS     served without a driver allocation\n"
           "  RESERVED  held from the driver             EXTFRAG  external fragmentation of CACHED\n"
           "  CACHED    free and kept for reuse          NSPID    pid inside its container\n"

@@ -16,7 +16,8 @@
 
 struct tally {
     size_t shown, damaged, denied, unseen;
-    bool has_inner_pids; /* some process has another pid in its own namespace */
+    bool has_inner_pids;  /* some process has another pid in its own namespace */
+    bool has_approximate; /* the figures of some process are */
 };
 
 static bool is_shown(const struct process *process) {
@@ -35,13 +36,10 @@ static struct tally count_processes(const struct collection *collection) {
         tally.damaged += is_problem(process);
         tally.denied += process->liveness == LIVENESS_ALIVE && process->code == CODE_DENIED;
         tally.unseen += process->liveness == LIVENESS_UNSEEN;
+        tally.has_approximate |= is_shown(process) && derive_is_approximate(process->segment);
         tally.has_inner_pids |= is_shown(process) && process->pid != process->inner_pid;
     }
     return tally;
-}
-
-static void put_figure(struct grid *grid, struct text text, bool approximate) {
-    grid_put(grid, approximate ? text_approximate(text).s : text.s);
 }
 
 static void put_identity(struct grid *grid, const struct process *process, const struct tally *tally) {
@@ -53,15 +51,15 @@ static void put_identity(struct grid *grid, const struct process *process, const
     free(command);
 }
 
-static void put_device(struct grid *grid, const struct device_sum *sum) {
-    const bool approximate = sum->approximate;
+static void put_device(struct grid *grid, const struct device_sum *sum, const struct tally *tally) {
     grid_put(grid, text_count(sum->device < 0 ? TEXT_UNKNOWN : (uint64_t)sum->device).s);
-    put_figure(grid, text_bytes(sum->measures.live_bytes), approximate);
-    put_figure(grid, text_bytes(sum->figures.reserved_bytes), approximate);
-    put_figure(grid, text_bytes(sum->measures.cached_bytes), approximate);
-    put_figure(grid, text_bytes(sum->figures.peak_reserved_bytes), approximate);
-    put_figure(grid, text_ratio(sum->measures.hit_rate), approximate);
-    put_figure(grid, text_ratio(sum->measures.external_fragmentation), approximate);
+    if (tally->has_approximate) grid_put(grid, sum->approximate ? "~" : "");
+    grid_put(grid, text_bytes(sum->measures.live_bytes).s);
+    grid_put(grid, text_bytes(sum->figures.reserved_bytes).s);
+    grid_put(grid, text_bytes(sum->measures.cached_bytes).s);
+    grid_put(grid, text_bytes(sum->figures.peak_reserved_bytes).s);
+    grid_put(grid, text_ratio(sum->measures.hit_rate).s);
+    grid_put(grid, text_ratio(sum->measures.external_fragmentation).s);
 }
 
 static void print_table(const struct options *options, const struct collection *collection, const struct tally *tally) {
@@ -69,9 +67,10 @@ static void print_table(const struct options *options, const struct collection *
     grid_column(&grid, "PID", GRID_RIGHT);
     if (tally->has_inner_pids) grid_column(&grid, "NSPID", GRID_RIGHT);
     grid_elastic_column(&grid, "COMMAND", GRID_LEFT);
-    static const char *const figures[] = {"DEV", "LIVE", "RESERVED", "CACHED", "PEAK", "HITS", "EXTFRAG"};
-    const size_t figure_count = sizeof(figures) / sizeof(figures[0]);
-    for (size_t i = 0; i < figure_count; i++) grid_column(&grid, figures[i], GRID_RIGHT);
+    grid_column(&grid, "DEV", GRID_RIGHT);
+    if (tally->has_approximate) grid_column(&grid, "", GRID_RIGHT);
+    static const char *const figures[] = {"LIVE", "RESERVED", "CACHED", "PEAK", "HITS", "EXTFRAG"};
+    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) grid_column(&grid, figures[i], GRID_RIGHT);
     for (size_t i = 0; i < collection->count; i++) {
         const struct process *process = &collection->processes[i];
         if (!is_shown(process)) continue;
@@ -79,12 +78,12 @@ static void print_table(const struct options *options, const struct collection *
         const size_t count = derive_devices(process->segment, &sums);
         for (size_t j = 0; j < count; j++) {
             put_identity(&grid, process, tally);
-            put_device(&grid, &sums[j]);
+            put_device(&grid, &sums[j], tally);
         }
         free(sums);
         if (count != 0) continue;
         put_identity(&grid, process, tally);
-        for (size_t j = 0; j < figure_count; j++) grid_put(&grid, "-");
+        while (grid.cell_count % grid.column_count != 0) grid_put(&grid, "-");
     }
     grid_print(&grid, stdout, 0, options->width, true);
 }

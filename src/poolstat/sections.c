@@ -50,6 +50,11 @@ static void print_figures(struct grid *grid, const struct options *options) {
     grid_print(grid, stdout, INDENT, options->width, false);
 }
 
+static void print_table(struct grid *grid, const struct options *options) {
+    if (grid_rows(grid) == 0) printf("%*snone\n", (int)INDENT, "");
+    grid_print(grid, stdout, INDENT, options->width, grid_rows(grid) != 0);
+}
+
 static struct text date(uint64_t unix_ns) {
     const time_t seconds = (time_t)(unix_ns / 1000000000u);
     struct tm local;
@@ -64,9 +69,12 @@ static void print_process(const struct options *options, const struct process *p
     const struct poolcuda_header *header = &segment->header;
     const enum field_group group = FIELDS_PROCESS;
     struct grid grid = {0};
-    printf("%s\n", fields_title(group));
+    char *command = text_safe(header->command, sizeof(header->command));
+    char *path = text_safe(process->file.path, strlen(process->file.path));
+    printf("%s\n%s\n\n%s\n", command, path, fields_title(group));
+    free(command);
+    free(path);
     figure_columns(&grid);
-    put_safe_line(&grid, group, "command", header->command, sizeof(header->command));
     put_line(&grid, group, "pid", process->pid == 0 ? "-" : text_count(process->pid).s);
     if (process->pid != process->inner_pid) put_line(&grid, group, "namespace_pid", text_count(process->inner_pid).s);
     put_line(&grid, group, "uid", text_count(process->file.owner).s);
@@ -83,9 +91,6 @@ static void print_process(const struct options *options, const struct process *p
     put_line(&grid, group, "pid_namespace", header->pid_namespace ? text_count(header->pid_namespace).s : "-");
     put_line(&grid, group, "approximate", derive_is_approximate(segment) ? "yes" : "no");
     print_figures(&grid, options);
-    char *path = text_safe(process->file.path, strlen(process->file.path));
-    printf("%*s%s\n", (int)INDENT, "", path);
-    free(path);
 }
 
 static const char *variable_help(const char *name) {
@@ -105,7 +110,7 @@ static void print_configuration(const struct options *options, const struct segm
     struct grid grid = {0};
     title("Configuration in force (set: by the user)");
     grid_column(&grid, "", GRID_LEFT);
-    grid_column(&grid, "", GRID_RIGHT);
+    grid_elastic_column(&grid, "", GRID_RIGHT);
     grid_column(&grid, "", GRID_LEFT);
     grid_elastic_column(&grid, "", GRID_LEFT);
     for (size_t i = 0; i < segment->config_count; i++) {
@@ -178,7 +183,7 @@ static void print_size_classes(const struct options *options, const struct poolc
         grid_put(&grid, text_ratio(derive_ratio(record->class_hits[class], record->class_allocs[class])).s);
     }
     printf("\n  Size classes in use\n");
-    grid_print(&grid, stdout, INDENT, options->width, true);
+    print_table(&grid, options);
 }
 
 /* Ten marks are the largest count of the histogram. */
@@ -211,7 +216,7 @@ static void print_latency(const struct options *options, const struct poolcuda_p
         put_bar(&grid, record->miss_ns, bucket);
     }
     printf("\n  Latency (of hits one call in %u, of misses all)\n", POOLCUDA_LATENCY_SAMPLE);
-    grid_print(&grid, stdout, INDENT, options->width, true);
+    print_table(&grid, options);
 }
 
 static void print_streams(const struct options *options, const struct segment_pool *pool) {
@@ -229,7 +234,7 @@ static void print_streams(const struct options *options, const struct segment_po
         grid_put(&grid, text_ratio(derive_ratio(cell->hits, cell->allocs)).s);
     }
     printf("\n  Streams\n");
-    grid_print(&grid, stdout, INDENT, options->width, true);
+    print_table(&grid, options);
 }
 
 static void print_pool(const struct options *options, const struct segment_pool *pool) {
@@ -263,33 +268,30 @@ static void put_event(struct grid *grid, const struct segment *segment, const st
     grid_put(grid, text_count(event->sequence).s);
     grid_put(grid, text_duration(derive_age(segment, event->time_ns)).s);
     grid_put(grid, type == NULL ? "unknown" : type);
-    grid_put(grid, text_count(event->device < 0 ? TEXT_UNKNOWN : (uint64_t)event->device).s);
     grid_put(grid, event->pool == 0 ? "-" : text_count(event->pool).s);
     grid_put(grid, text_bytes(event->requested_bytes).s);
     grid_put(grid, text_bytes(event->live_bytes).s);
     grid_put(grid, text_bytes(event->cached_bytes).s);
     grid_put(grid, text_bytes(event->largest_free_bytes).s);
-    grid_put(grid, text_bytes(event->device_free_bytes).s);
-    grid_put(grid, text_ratio(derive_ratio(event->fragmentation_ppm, 1000000)).s);
     if (event->type == POOLCUDA_EVENT_fallback)
         grid_put(grid, text_count(event->reason).s);
     else
-        grid_put(grid, reason == NULL ? "" : reason);
+        grid_put(grid, reason == NULL ? "-" : reason);
+    grid_put(grid, text_bytes(event->device_free_bytes).s);
+    grid_put(grid, text_ratio(derive_ratio(event->fragmentation_ppm, 1000000)).s);
+    grid_put(grid, text_count(event->device < 0 ? TEXT_UNKNOWN : (uint64_t)event->device).s);
 }
 
+/* The columns that matter least stand last: a narrow terminal loses those. */
 static void print_events(const struct options *options, const struct segment *segment) {
-    static const struct {
-        const char *title;
-        enum grid_align align;
-    } columns[] = {{"NUMBER", GRID_RIGHT},  {"AGO", GRID_RIGHT},       {"EVENT", GRID_LEFT}, {"DEV", GRID_RIGHT},
-                   {"POOL", GRID_RIGHT},    {"REQUESTED", GRID_RIGHT}, {"LIVE", GRID_RIGHT}, {"CACHED", GRID_RIGHT},
-                   {"LARGEST", GRID_RIGHT}, {"DEVFREE", GRID_RIGHT},   {"FRAG", GRID_RIGHT}, {"REASON", GRID_LEFT}};
+    static const char *const columns[] = {"NO",     "AGO",     "EVENT",  "POOL",    "ASKED",   "LIVE",
+                                          "CACHED", "LARGEST", "REASON", "DEVFREE", "EXTFRAG", "DEV"};
     struct grid grid = {0};
     title("Events, newest last");
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-        grid_column(&grid, columns[i].title, columns[i].align);
+        grid_column(&grid, columns[i], i == 2 || i == 8 ? GRID_LEFT : GRID_RIGHT);
     for (size_t i = 0; i < segment->event_count; i++) put_event(&grid, segment, &segment->events[i]);
-    grid_print(&grid, stdout, INDENT, options->width, true);
+    print_table(&grid, options);
 }
 
 void sections_print(const struct options *options, const struct process *process) {

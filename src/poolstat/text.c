@@ -78,7 +78,7 @@ struct text text_count(uint64_t count) {
 struct text text_ratio(double ratio) {
     if (isnan(ratio)) return unknown;
     struct text text;
-    snprintf(text.s, sizeof(text.s), "%.1f %%", ratio * 100);
+    snprintf(text.s, sizeof(text.s), "%.1f%%", ratio * 100);
     return text;
 }
 
@@ -93,12 +93,6 @@ struct text text_handle(uint64_t handle) {
     struct text text;
     snprintf(text.s, sizeof(text.s), "0x%llx", (unsigned long long)handle);
     return text;
-}
-
-struct text text_approximate(struct text text) {
-    struct text marked;
-    snprintf(marked.s, sizeof(marked.s), "~%.*s", (int)sizeof(marked.s) - 2, text.s);
-    return marked;
 }
 
 char *text_safe(const char *bytes, size_t size) {

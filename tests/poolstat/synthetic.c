@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes a segment of known contents for itself, as a program under the pool would, says "ready PID PATH", and stays
+ * until its standard input ends. Knows the public header alone. The words after the folder vary the contents:
+ *
+ *   odd       the record of pool 1 is for ever in the midst of a write
+ *   busy      a thread goes on moving bytes between live and idle, each time under the sequence
+ *   torn      a thread does the same without ever completing a write
+ *   grown     records are longer than the layout's, as a later release may make them
+ *   ring      more events than the ring holds
+ *   bare      no pool yet
+ *   negative  more was freed than allocated
+ *   hostile   strings with control characters, invalid UTF-8, direction marks, and no terminator
+ *   ended, starting, other-version, other-magic
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "poolcuda/stats.h"
+
+#define MIB (1024u * 1024u)
+#define CONFIG 4u
+#define POOLS 6u
+#define CELLS 8u
+#define EVENTS 16u
+
+static char *segment;
+static size_t segment_bytes;
+static int word_count;
+static char **words;
+
+static int has(const char *word) {
+    for (int i = 0; i < word_count; i++)
+        if (strcmp(words[i], word) == 0) return 1;
+    return 0;
+}
+
+static uint64_t now_ns(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static unsigned long long start_ticks(void) {
+    char line[1024];
+    unsigned long long ticks = 0;
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (file == NULL || fgets(line, sizeof(line), file) == NULL) exit(3);
+    fclose(file);
+    const char *at = strrchr(line, ')') + 2;
+    for (int field = 3; field < 22; field++) at = strchr(at, ' ') + 1;
+    sscanf(at, "%llu", &ticks);
+    return ticks;
+}
+
+static struct poolcuda_section section(uint32_t count, size_t bytes) {
+    const uint32_t stride = (uint32_t)((bytes + 63) / 64 * 64) + (has("grown") ? 128 : 0);
+    const struct poolcuda_section made = {.offset = (uint32_t)segment_bytes, .count = count, .stride = stride};
+    segment_bytes += (size_t)count * stride;
+    return made;
+}
+
+static void *record_at(const struct poolcuda_section *of, uint32_t index) {
+    return segment + of->offset + (size_t)index * of->stride;
+}
+
+static void fill_config(struct poolcuda_header *header) {
+    static const struct poolcuda_config_entry entries[] = {
+        {"POOL_ENABLE", "1", 0, 0}, {"POOL_SEGMENT_MB", "32 MiB", 1, 0}, {"POOL_LIMIT_MB", "none", 0, 0}};
+    for (uint32_t i = 0; i < 3; i++) memcpy(record_at(&header->config, i), &entries[i], sizeof(entries[i]));
+    if (!has("hostile")) return;
+    struct poolcuda_config_entry *entry = record_at(&header->config, 3);
+    memset(entry->name, 'N', sizeof(entry->name));
+    memset(entry->value, '\x1b', sizeof(entry->value));
+}
+
+static struct poolcuda_pool *open_pool(struct poolcuda_header *header, uint32_t index, int device,
+                                       enum poolcuda_kind kind) {
+    struct poolcuda_pool *pool = record_at(&header->pools, index);
+    pool->state = POOLCUDA_POOL_OPEN;
+    pool->kind = kind;
+    pool->device = device;
+    pool->context = UINT64_C(0xffff800000001000) + index;
+    pool->generation = index + 1;
+    pool->max_split_bytes = UINT64_MAX;
+    return pool;
+}
+
+static struct poolcuda_cell *open_cell(struct poolcuda_header *header, uint32_t index, uint32_t pool, uint64_t stream) {
+    struct poolcuda_cell *cell = record_at(&header->cells, index);
+    cell->pool = pool;
+    cell->stream = stream;
+    return cell;
+}
+
+/* Device 0, plain: reserved 64 MiB = live 40 + idle 16 + waiting 8; requested 36. */
+static void fill_plain_pool(struct poolcuda_header *header) {
+    struct poolcuda_pool *pool = open_pool(header, 0, 0, POOLCUDA_KIND_PLAIN);
+    for (unsigned i = 0; i < sizeof(pool->uuid); i++) pool->uuid[i] = (uint8_t)(0xa0 + i);
+    strcpy(pool->pci, "0000:17:00.0");
+    pool->device_total_bytes = UINT64_C(8) << 30;
+    pool->limited = 1;
+    pool->limit_bytes = UINT64_C(4) << 30;
+    pool->reserved_bytes = 64 * MIB;
+    pool->idle_bytes = 16 * MIB;
+    pool->waiting_bytes = 8 * MIB;
+    pool->largest_free_bytes = 12 * MIB;
+    pool->releasable_bytes = 6 * MIB;
+    pool->segments = 4;
+    pool->free_blocks = 3;
+    pool->peak_live_bytes = 60 * MIB;
+    pool->peak_reserved_bytes = 80 * MIB;
+    pool->driver_ns = 2500000;
+    pool->class_allocs[0] = 600;
+    pool->class_hits[0] = 540;
+    pool->class_frees[0] = 590;
+    pool->class_alloc_bytes[0] = 600 * 512;
+    pool->class_freed_bytes[0] = 590 * 512;
+    pool->class_cached_bytes[15] = 24 * MIB;
+    pool->class_allocs[POOLCUDA_SIZE_CLASSES - 1] = 1;
+    pool->hit_ns[8] = 20;
+    pool->hit_ns[9] = 5;
+    pool->miss_ns[17] = 100;
+    pool->miss_ns[POOLCUDA_LATENCY_BUCKETS - 1] = 1;
+    struct poolcuda_cell *none = open_cell(header, 0, 1, 0), *seven = open_cell(header, 1, 1, 7);
+    none->allocs = 800;
+    none->hits = 720;
+    none->misses = 80;
+    none->frees = 760;
+    none->alloc_requested_bytes = 100 * MIB;
+    none->freed_requested_bytes = 70 * MIB;
+    none->alloc_live_bytes = 110 * MIB;
+    none->freed_live_bytes = 78 * MIB;
+    seven->allocs = 200;
+    seven->hits = 180;
+    seven->misses = 20;
+    seven->frees = 200;
+    seven->alloc_requested_bytes = 10 * MIB;
+    seven->freed_requested_bytes = 4 * MIB;
+    seven->alloc_live_bytes = 12 * MIB;
+    seven->freed_live_bytes = 4 * MIB;
+    if (has("odd")) pool->sequence = 4711;
+    if (has("negative")) none->freed_live_bytes = 1000 * MIB;
+}
+
+/* Device 0, async: reserved 32 MiB = live 8 + ordered 24. */
+static void fill_async_pool(struct poolcuda_header *header) {
+    struct poolcuda_pool *pool = open_pool(header, 1, 0, POOLCUDA_KIND_ASYNC);
+    struct poolcuda_cell *cell = open_cell(header, 2, 2, 9);
+    pool->reserved_bytes = pool->peak_reserved_bytes = 32 * MIB;
+    pool->ordered_bytes = pool->largest_free_bytes = 24 * MIB;
+    cell->allocs = 100;
+    cell->hits = 45;
+    cell->alloc_requested_bytes = cell->alloc_live_bytes = 8 * MIB;
+}
+
+static void fill_pools(struct poolcuda_header *header) {
+    fill_plain_pool(header);
+    fill_async_pool(header);
+    open_pool(header, 2, 1, POOLCUDA_KIND_PLAIN); /* device 1: nothing happened yet */
+    struct poolcuda_pool *gone = open_pool(header, 3, 5, POOLCUDA_KIND_PLAIN);
+    gone->state = POOLCUDA_POOL_GONE;
+    gone->reserved_bytes = 999 * MIB;
+}
+
+static void put_event(struct poolcuda_header *header, const struct poolcuda_event *event) {
+    struct poolcuda_event *to = record_at(&header->events, header->event_next % EVENTS);
+    *to = *event;
+    to->time_ns = now_ns(CLOCK_MONOTONIC) - 1000000000u;
+    to->sequence = ++header->event_next;
+}
+
+static void fill_events(struct poolcuda_header *header) {
+    const struct poolcuda_event growth = {
+        .type = POOLCUDA_EVENT_growth, .pool = 1, .requested_bytes = 32 * MIB, .device_free_bytes = UINT64_MAX};
+    const struct poolcuda_event oom = {.type = POOLCUDA_EVENT_oom,
+                                       .pool = 1,
+                                       .reason = POOLCUDA_OOM_LIMIT,
+                                       .requested_bytes = 100 * MIB,
+                                       .live_bytes = 40 * MIB,
+                                       .cached_bytes = 24 * MIB,
+                                       .largest_free_bytes = 12 * MIB,
+                                       .device_free_bytes = 1024 * MIB,
+                                       .fragmentation_ppm = 500000};
+    const struct poolcuda_event fallback = {.type = POOLCUDA_EVENT_fallback, .device = -1, .reason = 801};
+    for (int i = 0; has("ring") && i < 21; i++) put_event(header, &growth);
+    put_event(header, &growth);
+    put_event(header, &oom);
+    put_event(header, &fallback);
+    /* One that is being written, and one in a wrong place: neither may be shown. */
+    if (has("ring")) return;
+    ((struct poolcuda_event *)record_at(&header->events, 4))->type = POOLCUDA_EVENT_oom;
+    ((struct poolcuda_event *)record_at(&header->events, 5))->sequence = 99;
+}
+
+static void fill_header(struct poolcuda_header *header, unsigned long long ticks) {
+    struct stat namespace;
+    memcpy(header->magic, has("other-magic") ? "POOLCUDB" : POOLCUDA_MAGIC, sizeof(header->magic));
+    header->version = has("other-version") ? POOLCUDA_LAYOUT_VERSION + 1 : POOLCUDA_LAYOUT_VERSION;
+    header->header_bytes = sizeof(*header);
+    header->total_bytes = segment_bytes;
+    header->pid = (uint32_t)getpid();
+    header->uid = getuid();
+    header->start_ticks = ticks;
+    header->pid_namespace = stat("/proc/self/ns/pid", &namespace) == 0 ? namespace.st_ino : 0;
+    header->created_ns = now_ns(CLOCK_MONOTONIC) - 2000000000u;
+    header->created_unix_ns = now_ns(CLOCK_REALTIME) - 2000000000u;
+    header->heartbeat_ns = now_ns(CLOCK_MONOTONIC) - 1000000000u;
+    header->driver_version = 13000;
+    header->proc_address_lookups = 440;
+    header->symbols_hooked = 21;
+    header->pass_through[POOLCUDA_PASS_async] = 12;
+    header->pass_through[POOLCUDA_PASS_foreign] = 3;
+    strcpy(header->library_version, "0.1.0");
+    strcpy(header->command, "synthetic");
+    if (has("hostile")) {
+        memset(header->command, 'x', sizeof(header->command));
+        memcpy(header->command, "a\x1b[31m\n\"\\\xff\xc3\xa9\xe2\x80\xae\xc2\x85", 17);
+    }
+}
+
+static void *write_for_ever(void *argument) {
+    struct poolcuda_header *header = argument;
+    struct poolcuda_pool *pool = record_at(&header->pools, 0);
+    struct poolcuda_cell *cell = record_at(&header->cells, 0);
+    const int torn = has("torn");
+    uint64_t sequence = torn ? 1 : 0;
+    for (;;) {
+        if (torn) {
+            __atomic_store_n(&pool->sequence, sequence += 2, __ATOMIC_SEQ_CST);
+        } else {
+            __atomic_store_n(&pool->sequence, ++sequence, __ATOMIC_SEQ_CST);
+        }
+        __atomic_store_n(&pool->idle_bytes, pool->idle_bytes - MIB, __ATOMIC_RELAXED);
+        __atomic_store_n(&cell->alloc_live_bytes, cell->alloc_live_bytes + MIB, __ATOMIC_RELAXED);
+        __atomic_store_n(&cell->freed_live_bytes, cell->freed_live_bytes + MIB, __ATOMIC_RELAXED);
+        __atomic_store_n(&pool->idle_bytes, pool->idle_bytes + MIB, __ATOMIC_RELAXED);
+        if (!torn) __atomic_store_n(&pool->sequence, ++sequence, __ATOMIC_SEQ_CST);
+        for (volatile int pause = 0; !torn && pause < 4000; pause++) continue;
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    char path[4096];
+    const unsigned long long ticks = start_ticks();
+    struct poolcuda_header sections;
+    pthread_t writer;
+    if (argc < 2) return 2;
+    word_count = argc - 2;
+    words = argv + 2;
+    segment_bytes = sizeof(struct poolcuda_header);
+    sections.config = section(CONFIG, sizeof(struct poolcuda_config_entry));
+    sections.pools = section(POOLS, sizeof(struct poolcuda_pool));
+    sections.cells = section(CELLS, sizeof(struct poolcuda_cell));
+    sections.events = section(EVENTS, sizeof(struct poolcuda_event));
+    snprintf(path, sizeof(path), "%s/" POOLCUDA_SHM_PREFIX "%u-%d-%llu", argv[1], getuid(), getpid(), ticks);
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)segment_bytes) != 0) return 3;
+    segment = mmap(NULL, segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (segment == MAP_FAILED) return 3;
+    struct poolcuda_header *header = (struct poolcuda_header *)(void *)segment;
+    header->config = sections.config;
+    header->pools = sections.pools;
+    header->cells = sections.cells;
+    header->events = sections.events;
+    fill_header(header, ticks);
+    fill_config(header);
+    if (!has("bare")) fill_pools(header);
+    fill_events(header);
+    header->state = has("ended") ? POOLCUDA_ENDED : has("starting") ? POOLCUDA_STARTING : POOLCUDA_RUNNING;
+    if ((has("busy") || has("torn")) && pthread_create(&writer, NULL, write_for_ever, header) != 0) return 3;
+    printf("ready %d %s\n", getpid(), path);
+    fflush(stdout);
+    for (char byte; read(STDIN_FILENO, &byte, 1) > 0;) continue;
+    return 0;
+}

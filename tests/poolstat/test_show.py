@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Everything about one process: figures, sections, strings that nobody vouches for, and copies of a busy segment."""
+import re
+
+from common import (MIB, document, expect, expect_in, folder_of_segments, guest, one_guest, poolstat)
+from tap import case, main
+
+
+def select(found, wanted, what):
+    expect({name: found[name] for name in wanted}, wanted, what)
+
+
+@case
+def pool_has_its_figures_and_what_follows_from_them():
+    for words in ([], ["grown"]):
+        with one_guest(*words) as (folder, started):
+            process = document("show", started.pid, folder=folder)["process"]
+            plain, later, empty = process["pools"]
+            select(plain, {"pool": 1, "device": 0, "kind": "plain", "generation": 1, "context": "0xffff800000001000",
+                           "limit_bytes": 4096 * MIB, "max_split_bytes": None, "device_total_bytes": 8192 * MIB,
+                           "live_bytes": 40 * MIB, "requested_bytes": 36 * MIB, "reserved_bytes": 64 * MIB,
+                           "idle_bytes": 16 * MIB, "waiting_bytes": 8 * MIB, "cached_bytes": 24 * MIB,
+                           "stranded_bytes": 18 * MIB, "releasable_bytes": 6 * MIB, "allocs": 1000, "hits": 900,
+                           "misses": 100, "frees": 960, "driver_ns": 2500000, "hit_rate": 0.9, "utilisation": 0.625,
+                           "peak_utilisation": 0.75, "external_fragmentation": 0.5, "internal_fragmentation": 0.1,
+                           "approximate": False}, f"pool 1 {words}")
+            select(later, {"pool": 2, "kind": "async", "limit_bytes": None, "live_bytes": 8 * MIB, "hit_rate": 0.45,
+                           "ordered_bytes": 24 * MIB, "external_fragmentation": 0.0}, "pool 2")
+            select(empty, {"pool": 3, "device": 1, "hit_rate": None, "size_classes": [], "streams": []}, "pool 3")
+
+
+@case
+def classes_latencies_and_streams_are_listed():
+    with one_guest() as (folder, started):
+        pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
+        small, cached, last = pool["size_classes"]
+        expect(small, {"class_bytes": 512, "live_bytes": 5120, "cached_bytes": 0, "allocs": 600, "frees": 590,
+                       "hits": 540, "hit_rate": 0.9})
+        select(cached, {"class_bytes": 16 * MIB, "cached_bytes": 24 * MIB, "hit_rate": None}, "class of 16 MiB")
+        select(last, {"class_bytes": None, "allocs": 1}, "last class")
+        expect(pool["latency"], [
+            {"at_least_ns": 256, "below_ns": 512, "hit_samples": 20, "misses": 0},
+            {"at_least_ns": 512, "below_ns": 1024, "hit_samples": 5, "misses": 0},
+            {"at_least_ns": 131072, "below_ns": 262144, "hit_samples": 0, "misses": 100},
+            {"at_least_ns": 2147483648, "below_ns": None, "hit_samples": 0, "misses": 1}])
+        none, seven = pool["streams"]
+        select(none, {"stream": 0, "allocs": 800, "hits": 720, "live_bytes": 32 * MIB, "hit_rate": 0.9}, "stream 0")
+        select(seven, {"stream": 7, "allocs": 200, "frees": 200, "live_bytes": 8 * MIB}, "stream 7")
+
+
+@case
+def configuration_and_pass_throughs_are_listed():
+    with one_guest() as (folder, started):
+        process = document("show", started.pid, folder=folder)["process"]
+        expect(process["configuration"], [
+            {"name": "POOL_ENABLE", "value": "1", "from_environment": False},
+            {"name": "POOL_SEGMENT_MB", "value": "32 MiB", "from_environment": True},
+            {"name": "POOL_LIMIT_MB", "value": "none", "from_environment": False}])
+        expect({name: count for name, count in process["pass_through"].items() if count}, {"async": 12, "foreign": 3})
+        select(process, {"driver_version": 13000, "library_version": "0.1.0", "runtime_only": False,
+                         "proc_address_lookups": 440, "symbols_hooked": 21}, "process")
+
+
+@case
+def events_are_listed_newest_last():
+    with one_guest() as (folder, started):
+        growth, oom, fallback = document("show", started.pid, folder=folder)["process"]["events"]
+        select(growth, {"sequence": 1, "type": "growth", "device": 0, "pool": 1, "requested_bytes": 32 * MIB,
+                        "device_free_bytes": None, "reason": None, "driver_code": None}, "growth")
+        select(oom, {"sequence": 2, "type": "oom", "reason": "limit", "requested_bytes": 100 * MIB,
+                     "live_bytes": 40 * MIB, "device_free_bytes": 1024 * MIB, "external_fragmentation": 0.5}, "oom")
+        select(fallback, {"sequence": 3, "type": "fallback", "device": None, "pool": None, "driver_code": 801},
+               "fallback")
+        for event in (growth, oom, fallback):
+            if not 1e9 <= event["age_ns"] < 60e9:
+                raise AssertionError(f"an event of a second ago is {event['age_ns']} ns old")
+
+
+@case
+def ring_of_events_shows_the_last_ones():
+    with one_guest("ring") as (folder, started):
+        events = document("show", started.pid, folder=folder)["process"]["events"]
+        expect([event["sequence"] for event in events], list(range(9, 25)))
+
+
+@case
+def text_has_sections_with_units_and_help():
+    with one_guest() as (folder, started):
+        result = poolstat("show", started.pid, folder=folder)
+        expect(result.code, 0, result.err)
+        expect(result.out.splitlines()[:2], ["synthetic", str(started.path)])
+        for section in ("Process", "Configuration in force", "Pool 1: device 0, plain segments", "Pool 2: device 0, "
+                        "async segments", "Derived", "Figures", "Counters", "Size classes", "Latency", "Streams",
+                        "Calls that went to the driver untouched", "Events, newest last"):
+            expect_in(section, result.out)
+        for line in (r"pid +%d  process id" % started.pid, r"live +40\.0 MiB  rounded size of the blocks",
+                     r"hit rate +90\.0%  hits / allocs", r"peak utilisation +75\.0%", r"stranded +18\.0 MiB",
+                     r"driver +2\.50 ms  time spent", r"POOL_SEGMENT_MB +32 MiB  set +least size of a segment",
+                     r"POOL_ENABLE +1  default", r"driver version +13\.0", r"async +12  stream-ordered",
+                     r"limit +4\.00 GiB  most that may be reserved", r"uuid +GPU-a0a1a2a3-a4a5-",
+                     r"2 +1\.\d\d s  oom +1 +100 MiB +40\.0 MiB +24\.0 MiB +12\.0 MiB  limit +1\.00 GiB +50\.0% +0"):
+            if re.search(line, result.out) is None:
+                raise AssertionError(f"no line {line!r} in\n{result.out}")
+
+
+@case
+def every_name_of_the_documents_is_in_the_glossary():
+    def names(value):
+        for item in value if isinstance(value, list) else []:
+            yield from names(item)
+        for name, item in value.items() if isinstance(value, dict) else []:
+            yield name
+            yield from names(item)
+
+    with one_guest() as (folder, started):
+        glossary = {line.split()[0] for line in poolstat("help", "fields", folder=folder).out.splitlines()
+                    if line.startswith("  ")}
+        used = set(names(document("show", started.pid, folder=folder))) | set(names(document(folder=folder)))
+        started.path.write_bytes(b"x" * 4096)
+        used |= set(names(document(folder=folder, code=4)))
+        expect(sorted(used - glossary), [], "names without an explanation")
+
+
+@case
+def strings_are_escaped():
+    with one_guest("hostile") as (folder, started):
+        name = r'a\x1b[31m\x0a"\\\xffé\u{202e}\u{85}' + "x" * 47
+        process = document("show", started.pid, folder=folder)["process"]
+        expect(process["command"], name)
+        expect(process["configuration"][3], {"name": "N" * 31, "value": r"\x1b" * 87, "from_environment": False})
+        for arguments in ([], ["show", started.pid], ["--json"], ["--json", "show", started.pid]):
+            out = poolstat(*arguments, folder=folder).out
+            bad = [character for character in out if character != "\n" and not character.isprintable()]
+            expect(bad, [], f"characters that do something to a terminal, in {arguments}")
+
+
+@case
+def record_in_the_midst_of_a_write_is_approximate():
+    with one_guest("odd") as (folder, started):
+        [process] = document(folder=folder)["processes"]
+        expect([device["approximate"] for device in process["devices"]], [True, False], "approximate")
+        expect(process["devices"][0]["live_bytes"], 48 * MIB)
+        rows = [line.split() for line in poolstat(folder=folder).out.splitlines()]
+        expect([row[3] for row in rows], ["LIVE", "~", "0"], "marks in the table")
+        expect_in("approximate", poolstat("show", started.pid, folder=folder).out)
+
+
+@case
+def accepted_copies_of_a_busy_segment_add_up():
+    with one_guest("busy") as (folder, started):
+        accepted = 0
+        for _ in range(100):
+            pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
+            if not pool["approximate"]:
+                accepted += 1
+                expect(pool["live_bytes"] + pool["cached_bytes"], pool["reserved_bytes"], "live + cached, and reserved")
+        if accepted < 10:
+            raise AssertionError(f"only {accepted} of 100 copies were accepted")
+
+
+@case
+def copies_of_a_torn_segment_are_never_negative():
+    with one_guest("torn") as (folder, started):
+        for _ in range(100):
+            pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
+            expect(pool["approximate"], True, "approximate")
+            # The writer moves 1 MiB about; frees that were read after allocations would make live less than 40.
+            if not 40 * MIB <= pool["live_bytes"] or pool["alloc_live_bytes"] < pool["freed_live_bytes"]:
+                raise AssertionError(f"live {pool['live_bytes']} is less than was ever live")
+
+
+@case
+def more_freed_than_allocated_is_not_negative():
+    with one_guest("negative") as (folder, started):
+        pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
+        expect((pool["live_bytes"], pool["approximate"]), (0, True))
+
+
+@case
+def process_without_a_segment_answers_1_and_no_process_5():
+    with folder_of_segments() as folder, guest(folder) as started:
+        expect(document("show", 1, folder=folder, code=1)["error"]["code"], 1)
+        started.process.kill()
+        started.process.wait()
+        started.path.unlink()
+        expect(document("show", started.pid, folder=folder, code=5)["error"]["code"], 5)
+
+
+main()
