@@ -124,11 +124,7 @@ struct pool *contexts_known_pool(struct pool_system *system, struct device_conte
 }
 
 void pool_leave(struct pool *pool) {
-    if (atomic_fetch_sub(&pool->inside, 1) == 1 && atomic_load(&pool->status) == POOL_CLOSED) {
-        pthread_mutex_lock(&pool->lock);
-        pthread_cond_broadcast(&pool->changed);
-        pthread_mutex_unlock(&pool->lock);
-    }
+    if (--pool->inside == 0 && pool->status == POOL_CLOSED) pthread_cond_broadcast(&pool->changed);
 }
 
 /* The pool in service for a handle, or for the device's primary context. */
@@ -149,8 +145,8 @@ void pool_context_close(struct pool_system *system, int ordinal, void *handle) {
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
     pool->closers++;
-    atomic_store(&pool->status, POOL_CLOSED);
-    while (atomic_load(&pool->inside) > 0) pthread_cond_wait(&pool->changed, &pool->lock);
+    pool->status = POOL_CLOSED;
+    while (pool->inside > 0) pthread_cond_wait(&pool->changed, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -204,7 +200,7 @@ void pool_context_settle(struct pool_system *system, int ordinal, void *handle) 
     pthread_mutex_lock(&pool->lock);
     if (!alive) pool_begin_generation(pool);
     if (--pool->closers == 0) {
-        atomic_store(&pool->status, POOL_OPEN);
+        pool->status = POOL_OPEN;
         pthread_cond_broadcast(&pool->changed);
     }
     pthread_mutex_unlock(&pool->lock);

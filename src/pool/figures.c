@@ -36,6 +36,29 @@ void figures_begin(struct pool *pool) {
     stats_write_begin(pool->figures);
 }
 
+/* What both an allocation and a free change. */
+static void end_hit(struct pool *pool) {
+    struct poolcuda_pool *figures = pool->figures;
+    stats_set(&figures->idle_bytes, pool->idle_bytes);
+    stats_set(&figures->largest_free_bytes, pool->idle.largest);
+    stats_set(&figures->releasable_bytes, pool->releasable);
+    stats_set(&figures->free_blocks, pool->idle.count);
+}
+
+void figures_end_alloc(struct pool *pool) {
+    end_hit(pool);
+    stats_raise(&pool->figures->peak_requested_bytes, pool->requested);
+    stats_raise(&pool->figures->peak_live_bytes, pool->live);
+    stats_write_end(pool->figures);
+}
+
+void figures_end_free(struct pool *pool) {
+    end_hit(pool);
+    stats_raise(&pool->figures->peak_cached_bytes, pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes);
+    stats_raise(&pool->figures->peak_idle_bytes, pool->idle_bytes);
+    stats_write_end(pool->figures);
+}
+
 void figures_end(struct pool *pool) {
     struct poolcuda_pool *figures = pool->figures;
     uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;

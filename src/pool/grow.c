@@ -90,7 +90,7 @@ static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
     return other < enough && size > other;
 }
 
-/* A segment that pool->lock holders cannot find any more goes to the driver. No lock held, pool->inside counted. */
+/* A segment that pool->lock holders cannot find any more goes to the driver. No lock held; leaves the pool once. */
 static void segment_give_back(struct pool *pool, struct segment *segment) {
     const struct device_ops *ops = pool->system->ops;
     uint64_t entered = driver_enter();
@@ -108,6 +108,7 @@ static void segment_give_back(struct pool *pool, struct segment *segment) {
     figures_end(pool);
     figures_event(pool, POOLCUDA_EVENT_release, segment->size, UINT64_MAX, 0);
     records_put_segment(&pool->records, segment);
+    pool_leave(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -125,7 +126,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device) continue;
         pthread_mutex_lock(&pool->lock);
-        const struct segment *segment = atomic_load(&pool->status) == POOL_OPEN ? pick_release(pool, enough) : NULL;
+        const struct segment *segment = pool->status == POOL_OPEN ? pick_release(pool, enough) : NULL;
         if (segment && release_better(segment->size, best_size, enough)) {
             best = pool;
             best_size = segment->size;
@@ -135,18 +136,15 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     if (!best) return 0;
 
     pthread_mutex_lock(&best->lock);
-    struct segment *segment = atomic_load(&best->status) == POOL_OPEN ? pick_release(best, enough) : NULL;
+    struct segment *segment = best->status == POOL_OPEN ? pick_release(best, enough) : NULL;
     uint64_t size = 0;
     if (segment) {
         size = segment->size;
         segment_detach(best, segment);
-        atomic_fetch_add(&best->inside, 1);
+        best->inside++;
     }
     pthread_mutex_unlock(&best->lock);
-    if (segment) {
-        segment_give_back(best, segment);
-        pool_leave(best);
-    }
+    if (segment) segment_give_back(best, segment);
     return size;
 }
 
@@ -178,10 +176,10 @@ bool grow_settle_waiting(struct pool_system *system, struct device_state *device
         if (pool->device != device) continue;
         pthread_mutex_lock(&pool->lock);
         struct block *list = NULL;
-        if (pool->waiting && atomic_load(&pool->status) == POOL_OPEN && atomic_load(&system->captures) == 0) {
+        if (pool->waiting && pool->status == POOL_OPEN && atomic_load(&system->captures) == 0) {
             list = pool->waiting;
             pool->waiting = NULL;
-            atomic_fetch_add(&pool->inside, 1);
+            pool->inside++;
         }
         pthread_mutex_unlock(&pool->lock);
         if (!list) continue;
@@ -207,8 +205,8 @@ bool grow_settle_waiting(struct pool_system *system, struct device_state *device
             }
         }
         figures_end(pool);
-        pthread_mutex_unlock(&pool->lock);
         pool_leave(pool);
+        pthread_mutex_unlock(&pool->lock);
     }
     return settled;
 }
@@ -236,6 +234,7 @@ static struct segment *consolidate(struct pool *pool, size_t exact) {
     struct segment *list = NULL;
     for (unsigned i = 0; i < count; i++) {
         segment_detach(pool, chosen[i]);
+        pool->inside++;
         chosen[i]->next = list;
         list = chosen[i];
     }

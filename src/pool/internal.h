@@ -173,9 +173,9 @@ struct pool {
     struct device_context context;
     enum segment_kind kind;
     uint64_t generation;
-    _Atomic int status;      /* enum pool_status; written under lock */
-    _Atomic unsigned inside; /* calls that are between two holds of the lock */
-    unsigned closers;        /* pool_context_close calls that await their settle */
+    enum pool_status status;
+    unsigned inside;  /* calls that are between two holds of the lock */
+    unsigned closers; /* pool_context_close calls that await their settle */
 
     struct live_table table; /* LIVE blocks */
     struct free_index idle;
@@ -224,7 +224,7 @@ struct pool *contexts_pool(struct pool_system *system, struct device_context con
                            enum poolcuda_pass_reason *reason);
 /* The same without making one: NULL when the context has none. */
 struct pool *contexts_known_pool(struct pool_system *system, struct device_context context);
-/* Leave the pool after a driver call: counterpart of pool->inside++. */
+/* Leave the pool after a driver call: counterpart of pool->inside++. Under pool->lock. */
 void pool_leave(struct pool *pool);
 
 /* ---- heap.c: blocks within segments. All under pool->lock ---- */
@@ -271,6 +271,9 @@ void capture_release_probes(struct pool_system *system);
 void figures_open(struct pool *pool);
 void figures_begin(struct pool *pool);
 void figures_end(struct pool *pool); /* gauges and peaks follow the pool's sums */
+/* The same where nothing changed but that idle memory became live, or live memory idle. */
+void figures_end_alloc(struct pool *pool);
+void figures_end_free(struct pool *pool);
 void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum pool_door door);
 void figures_free(struct pool *pool, const struct block *block, enum pool_door door);
 /* device_free: UINT64_MAX when not asked. */

@@ -87,7 +87,7 @@ static int COLD alloc_miss(struct pool *pool, size_t size, size_t requested, enu
     if (!began) began = figures_clock();
     struct block *block = NULL;
     bool took_segment = false;
-    atomic_fetch_add(&pool->inside, 1);
+    pool->inside++;
     int code = grow_and_hand_out(pool, size, requested, &block, &took_segment);
     if (code == DEVICE_OK) {
         *address = block->address;
@@ -96,8 +96,8 @@ static int COLD alloc_miss(struct pool *pool, size_t size, size_t requested, enu
         stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
         figures_end(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
     pool_leave(pool);
+    pthread_mutex_unlock(&pool->lock);
     if (code == DEVICE_OUT_OF_MEMORY)
         log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal, requested);
     return code == POOL_PASS ? pass(POOLCUDA_PASS_no_host_memory) : code;
@@ -118,7 +118,7 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
         return alloc_absurd(pool, bytes); /* an overflow is 0, as an unknown total */
 
     pthread_mutex_lock(&pool->lock);
-    if (atomic_load_explicit(&pool->status, memory_order_relaxed) != POOL_OPEN) {
+    if (pool->status != POOL_OPEN) {
         pthread_mutex_unlock(&pool->lock);
         return pass(POOLCUDA_PASS_closed_context);
     }
@@ -141,7 +141,7 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     figures_alloc(pool, block, true, door);
     if (__builtin_expect(began != 0, 0))
         stats_add(&pool->figures->hit_ns[stats_latency_bucket(figures_clock() - began)], 1);
-    figures_end(pool);
+    figures_end_alloc(pool);
     pthread_mutex_unlock(&pool->lock);
     check_or_abort(system);
     return DEVICE_OK;
@@ -176,13 +176,14 @@ static void retire(struct pool *pool, struct block *block) {
     pool->retired_bytes += block->size;
 }
 
-/* The free was refused: the block is the program's as before. */
+/* The free was refused: the block is the program's as before, and the pool is left. */
 static void COLD unclaim(struct pool *pool, struct block *block) {
     pthread_mutex_lock(&pool->lock);
     block->state = BLOCK_LIVE;
     bool back = live_table_add(&pool->table, block);
     assert(back && "the table has room for what has just been taken out");
     (void)back;
+    pool_leave(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -190,7 +191,7 @@ static void COLD unclaim(struct pool *pool, struct block *block) {
  * NULL when there is none. */
 static struct block *claim_in(struct pool *pool, uint64_t address) {
     pthread_mutex_lock(&pool->lock);
-    while (__builtin_expect(atomic_load_explicit(&pool->status, memory_order_relaxed) != POOL_OPEN, 0)) {
+    while (__builtin_expect(pool->status != POOL_OPEN, 0)) {
         /* Its context is being reset: whether a block of it is still there, only the outcome says. */
         if (registry_pool(&pool->system->registry, address) != pool) break;
         pthread_cond_wait(&pool->changed, &pool->lock);
@@ -198,7 +199,7 @@ static struct block *claim_in(struct pool *pool, uint64_t address) {
     struct block *block = live_table_remove(&pool->table, address);
     if (__builtin_expect(block != NULL, 1)) {
         block->state = BLOCK_LEAVING;
-        atomic_fetch_add_explicit(&pool->inside, 1, memory_order_relaxed); /* a close looks under the lock */
+        pool->inside++;
     }
     pthread_mutex_unlock(&pool->lock);
     return block;
@@ -228,18 +229,20 @@ static int free_finish(struct pool *pool, struct block *block, enum block_state 
     if (__builtin_expect(state == BLOCK_IDLE, 1)) {
         heap_make_idle(pool, block);
         stats_add(&pool->figures->waits, 1);
+        figures_end_free(pool);
     } else if (state == BLOCK_WAITING) {
         block->state = BLOCK_WAITING;
         block->next = pool->waiting;
         pool->waiting = block;
         pool->waiting_bytes += block->size;
+        figures_end(pool);
     } else {
         retire(pool, block);
+        figures_end(pool);
     }
-    figures_end(pool);
     bool trim = pool->idle_bytes > system->options.trim_bytes;
-    pthread_mutex_unlock(&pool->lock);
     pool_leave(pool);
+    pthread_mutex_unlock(&pool->lock);
     if (__builtin_expect(trim, 0)) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
     check_or_abort(system);
     return DEVICE_OK;
@@ -250,7 +253,6 @@ static int free_waited(struct pool *pool, struct block *block, int code, enum po
     if (__builtin_expect(code == DEVICE_OK, 1)) return free_finish(pool, block, BLOCK_IDLE, door);
     if (is_refusal(code)) {
         unclaim(pool, block);
-        pool_leave(pool);
     } else {
         log_line(LOG_WARNING, "device %d: the wait in a free answered %d: %zu bytes are never given out again",
                  pool->device->ordinal, code, block->size);
@@ -264,7 +266,6 @@ static int COLD free_in_capture(struct pool *pool, struct block *block, enum poo
     int code = capture_ask(pool);
     if (code == DEVICE_OK) return free_finish(pool, block, BLOCK_WAITING, door);
     unclaim(pool, block);
-    pool_leave(pool);
     return code;
 }
 
