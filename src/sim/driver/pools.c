@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory pools: what they hold, in arenas, and how a freed block comes to be used again: at once by later work of the
+ * stream that freed it, by all others when the free has happened, or by making an allocation wait for that.
+ */
+#include <stdlib.h>
+
+#include "driver.h"
+
+enum { POOL_MAX = 65536 };
+
+/* What a pool took from the device at a time. */
+struct pool_arena {
+    struct pool *pool;
+    uint64_t address;
+    size_t chunks;
+    struct pool_block *first; /* in the order of addresses */
+    struct pool_arena *next;
+};
+
+static struct handle_table pool_table = HANDLE_TABLE(struct pool, POOL_MAX, false);
+static struct pool *pools; /* memory_lock */
+_Atomic(bool) pools_over_threshold;
+
+/* Blocks. */
+
+static void free_list_add(struct pool_block *block) {
+    struct pool *const pool = block->arena->pool;
+    block->previous_free = NULL;
+    block->next_free = pool->free_blocks;
+    if (pool->free_blocks != NULL) pool->free_blocks->previous_free = block;
+    pool->free_blocks = block;
+}
+
+static void free_list_remove(struct pool_block *block) {
+    if (block->next_free != NULL) block->next_free->previous_free = block->previous_free;
+    if (block->previous_free != NULL)
+        block->previous_free->next_free = block->next_free;
+    else
+        block->arena->pool->free_blocks = block->next_free;
+}
+
+/* Swallows the free block behind it; both are in the same state. */
+static void block_absorb_next(struct pool_block *block) {
+    struct pool_block *const next = block->after;
+    free_list_remove(next);
+    operation_drop(next->freed);
+    block->bytes += next->bytes;
+    block->after = next->after;
+    if (block->after != NULL) block->after->before = block;
+    free(next);
+}
+
+static bool block_may_join(const struct pool_block *block, const struct pool_block *other) {
+    return other != NULL && other->free && other->freed_on == block->freed_on;
+}
+
+/* The block's own free is the latest, so it speaks for what it swallows. */
+static struct pool_block *block_join_neighbours(struct pool_block *block) {
+    if (block_may_join(block, block->after)) block_absorb_next(block);
+    if (block_may_join(block, block->before)) {
+        struct pool_block *const before = block->before;
+        operation_drop(before->freed);
+        before->freed = block->freed;
+        block->freed = NULL;
+        block_absorb_next(before);
+        block = before;
+    }
+    return block;
+}
+
+/* If its free has happened, anybody may use it. */
+static bool block_settle(struct pool_block *block) {
+    if (block->freed_on == 0) return true;
+    if (block->freed != NULL && !operation_is_done(block->freed)) return false;
+    operation_drop(block->freed);
+    block->freed = NULL;
+    block->freed_on = 0;
+    return true;
+}
+
+/* Neighbours may have settled one after the other; the walk starts anew after a join, which is rare. */
+static void pool_settle(struct pool *pool) {
+    for (struct pool_block *block = pool->free_blocks; block != NULL;) {
+        struct pool_block *const next = block->next_free;
+        const bool joins = block->freed_on != 0 && block_settle(block) &&
+                           (block_may_join(block, block->before) || block_may_join(block, block->after));
+        if (joins) block_join_neighbours(block);
+        block = joins ? pool->free_blocks : next;
+    }
+}
+
+static bool block_split(struct pool_block *block, size_t bytes) {
+    if (block->bytes == bytes) return true;
+    struct pool_block *const rest = calloc(1, sizeof(*rest));
+    if (rest == NULL) return false;
+    rest->arena = block->arena;
+    rest->address = block->address + bytes;
+    rest->bytes = block->bytes - bytes;
+    rest->free = true;
+    rest->freed_on = block->freed_on;
+    rest->freed = block->freed != NULL ? operation_hold(block->freed) : NULL;
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after != NULL) rest->after->before = rest;
+    block->after = rest;
+    block->bytes = bytes;
+    free_list_add(rest);
+    return true;
+}
+
+/* Arenas. */
+
+static bool arena_is_free(const struct pool_arena *arena) {
+    return arena->first->free && arena->first->after == NULL;
+}
+
+static void arena_discard(struct pool_arena *arena) {
+    struct pool *const pool = arena->pool;
+    struct pool_arena **link = &pool->arenas;
+    while (*link != arena) link = &(*link)->next;
+    *link = arena->next;
+    pool->reserved -= arena->chunks << CHUNK_SHIFT;
+    backing_give(pool->device, arena->address, arena->chunks, true);
+    free_list_remove(arena->first);
+    operation_drop(arena->first->freed);
+    free(arena->first);
+    free(arena);
+}
+
+static struct pool_arena *arena_make(struct pool *pool, size_t bytes) {
+    struct pool_arena *const arena = calloc(1, sizeof(*arena));
+    struct pool_block *const block = calloc(1, sizeof(*block));
+    const size_t chunks = (bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
+    const uint64_t address = arena != NULL && block != NULL ? backing_take(pool->device, chunks, true) : 0;
+    if (address == 0) {
+        free(arena);
+        free(block);
+        return NULL;
+    }
+    *arena = (struct pool_arena){pool, address, chunks, block, pool->arenas};
+    pool->arenas = arena;
+    block->arena = arena;
+    block->address = address;
+    block->bytes = chunks << CHUNK_SHIFT;
+    block->free = true;
+    free_list_add(block);
+    pool->reserved += block->bytes;
+    if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
+    return arena;
+}
+
+/* Gives back free arenas as long as the pool keeps `keep` bytes. Memory that another process may have stays. */
+static void pool_trim(struct pool *pool, uint64_t keep) {
+    if (pool->exportable) return;
+    pool_settle(pool);
+    for (struct pool_arena *arena = pool->arenas; arena != NULL;) {
+        struct pool_arena *const next = arena->next;
+        if (arena_is_free(arena) && arena->first->freed_on == 0 &&
+            pool->reserved - (arena->chunks << CHUNK_SHIFT) >= keep)
+            arena_discard(arena);
+        arena = next;
+    }
+}
+
+static struct pool_arena *pool_grow(struct pool *pool, size_t bytes) {
+    const size_t step = (size_t)settings.pool_step_mb << 20;
+    if (bytes > pool->device->total_bytes) return NULL;
+    struct pool_arena *arena = arena_make(pool, (bytes + step - 1) / step * step);
+    if (arena == NULL) arena = arena_make(pool, bytes);
+    if (arena != NULL) return arena;
+    for (struct pool *other = pools; other != NULL; other = other->next)
+        if (other->device == pool->device) pool_trim(other, 0);
+    return arena_make(pool, bytes);
+}
+
+static void pool_end(struct pool *pool) {
+    pool->exportable = false;
+    pool_trim(pool, 0);
+    if (pool->arenas != NULL) return; /* a free has not happened yet; the next synchronise looks again */
+    struct pool **link = &pools;
+    while (*link != pool) link = &(*link)->next;
+    *link = pool->next;
+    handle_release(&pool_table, pool);
+}
+
+void pools_release_excess(void) {
+    bool left = false;
+    pthread_mutex_lock(&memory_lock);
+    for (struct pool *pool = pools; pool != NULL;) {
+        struct pool *const next = pool->next;
+        if (pool->destroyed && pool->live == 0) {
+            pool_end(pool);
+            left = left || pools == pool;
+        } else if (pool->reserved > pool->threshold) {
+            pool_trim(pool, pool->threshold);
+            for (const struct pool_block *block = pool->free_blocks; block != NULL; block = block->next_free)
+                left = left || block->freed_on != 0;
+        }
+        pool = next;
+    }
+    atomic_store_explicit(&pools_over_threshold, left, memory_order_relaxed);
+    pthread_mutex_unlock(&memory_lock);
+}
+
+/* Allocation. */
+
+/* The smallest block that is large enough and usable; among equals one that this stream freed. */
+static struct pool_block *pool_find(struct pool *pool, size_t bytes, uint64_t stream_id, bool pending_too) {
+    struct pool_block *best = NULL;
+    for (struct pool_block *block = pool->free_blocks; block != NULL; block = block->next_free) {
+        const bool own = block->freed_on == stream_id;
+        if (block->bytes < bytes || (block->freed_on != 0 && !own && !pending_too)) continue;
+        if (best == NULL || block->bytes < best->bytes ||
+            (block->bytes == best->bytes && own && best->freed_on != stream_id))
+            best = block;
+    }
+    return best;
+}
+
+CUresult pool_alloc(struct pool *pool, size_t bytes, const struct stream *stream, CUdeviceptr *address,
+                    struct operation **wait_for) {
+    *wait_for = NULL;
+    if (bytes > pool->device->total_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    const size_t rounded = (bytes + MEMORY_UNIT - 1) / MEMORY_UNIT * MEMORY_UNIT;
+    if (pool->opportunistic) pool_settle(pool);
+    struct pool_block *block = pool_find(pool, rounded, stream->id, false);
+    if (block == NULL) {
+        struct pool_arena *const arena = pool_grow(pool, rounded);
+        if (arena != NULL) block = arena->first;
+    }
+    if (block == NULL && pool->internal_dependencies) block = pool_find(pool, rounded, stream->id, true);
+    if (block == NULL || !block_split(block, rounded)) return CUDA_ERROR_OUT_OF_MEMORY;
+    struct allocation *const allocation = memory_add(block->address, bytes, ALLOCATION_POOL, pool->device, NULL);
+    if (allocation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    allocation->block = block;
+    allocation->pool = pool;
+    free_list_remove(block);
+    if (block->freed_on != stream->id)
+        *wait_for = block->freed;
+    else
+        operation_drop(block->freed);
+    block->freed = NULL;
+    block->freed_on = 0;
+    block->free = false;
+    pool->live++;
+    pool->used += bytes;
+    if (pool->used > pool->used_high) pool->used_high = pool->used;
+    *address = allocation->address;
+    return CUDA_SUCCESS;
+}
+
+void pool_free(struct allocation *allocation, const struct stream *stream, struct operation *freed) {
+    struct pool *const pool = allocation->pool;
+    struct pool_block *const block = allocation->block;
+    const bool pending = freed != NULL && !operation_is_done(freed);
+    block->free = true;
+    block->freed_on = pending ? stream->id : 0;
+    block->freed = pending ? operation_hold(freed) : NULL;
+    free_list_add(block);
+    block_join_neighbours(block);
+    pool->live--;
+    pool->used -= allocation->bytes;
+    memory_remove(allocation);
+    if (pool->reserved > pool->threshold || pool->destroyed)
+        atomic_store_explicit(&pools_over_threshold, true, memory_order_relaxed);
+    if (pool->destroyed && pool->live == 0) pool_end(pool);
+}
+
+/* The pools themselves. */
+
+static struct pool *pool_make(struct device *device) {
+    struct pool *const pool = handle_new(&pool_table);
+    if (pool == NULL) return NULL;
+    pool->device = device;
+    pool->follow_events = pool->opportunistic = pool->internal_dependencies = 1;
+    pthread_mutex_lock(&memory_lock);
+    pool->next = pools;
+    pools = pool;
+    pthread_mutex_unlock(&memory_lock);
+    handle_publish(pool);
+    return pool;
+}
+
+CUresult pools_start(struct device *device) {
+    device->default_pool = device->current_pool = pool_make(device);
+    if (device->default_pool == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    device->default_pool->is_default = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult pool_named(CUmemoryPool handle, struct pool **pool) {
+    *pool = (struct pool *)handle;
+    return handle_state_of(&pool_table, handle) == HANDLE_LIVE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+bool pool_may_access(const struct pool *pool, const struct device *device) {
+    return pool->device == device || (atomic_load(&pool->readers_writers) >> device->ordinal & 1) != 0;
+}
+
+static CUresult pool_create(const struct thread *thread, CUmemoryPool *handle, const CUmemPoolProps *properties) {
+    if (handle == NULL || properties == NULL || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUmemLocationType location = properties->location.type;
+    if (location == CU_MEM_LOCATION_TYPE_HOST && properties->handleTypes != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (location == CU_MEM_LOCATION_TYPE_HOST || location == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct device *const device = device_of(properties->location.id);
+    if (location != CU_MEM_LOCATION_TYPE_DEVICE || device == NULL) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = capture_refuse_unsafe(thread);
+    if (result != CUDA_SUCCESS) return result;
+    struct pool *const pool = pool_make(device);
+    if (pool == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    pool->exportable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+    *handle = (CUmemoryPool)pool;
+    return CUDA_SUCCESS;
+}
+DRIVER_CALL(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties),
+            pool_create(thread, pool, properties))
+
+static CUresult pool_destroy(const struct thread *thread, CUmemoryPool handle) {
+    struct pool *pool;
+    CUresult result = pool_named(handle, &pool);
+    if (result != CUDA_SUCCESS || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+    result = capture_refuse_unsafe(thread);
+    if (result != CUDA_SUCCESS) return result;
+    if (!handle_kill(pool)) return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    if (pool->device->current_pool == pool) pool->device->current_pool = pool->device->default_pool;
+    pool->destroyed = true;
+    if (pool->live == 0) pool_end(pool);
+    pthread_mutex_unlock(&memory_lock);
+    return CUDA_SUCCESS;
+}
+DRIVER_CALL(cuMemPoolDestroy, (CUmemoryPool pool), pool_destroy(thread, pool))
+
+static CUresult pool_trim_to(const struct thread *thread, CUmemoryPool handle, size_t keep) {
+    struct pool *pool;
+    CUresult result = pool_named(handle, &pool);
+    if (result == CUDA_SUCCESS) result = capture_refuse_unsafe(thread);
+    if (result != CUDA_SUCCESS) return result;
+    pthread_mutex_lock(&memory_lock);
+    pool_trim(pool, keep);
+    pthread_mutex_unlock(&memory_lock);
+    return CUDA_SUCCESS;
+}
+DRIVER_CALL(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), pool_trim_to(thread, pool, keep))
+
+/* Attributes: where an attribute's value lies, by its type. */
+
+static int *int_attribute(struct pool *pool, CUmemPool_attribute attribute) {
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        return &pool->follow_events;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        return &pool->opportunistic;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        return &pool->internal_dependencies;
+    default:
+        return NULL;
+    }
+}
+
+static uint64_t *wide_attribute(struct pool *pool, CUmemPool_attribute attribute) {
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        return &pool->threshold;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return &pool->reserved;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return &pool->reserved_high;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return &pool->used;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return &pool->used_high;
+    default:
+        return NULL;
+    }
+}
+
+static CUresult pool_get_attribute(const struct thread *thread, CUmemoryPool handle, CUmemPool_attribute attribute,
+                                   void *value) {
+    struct pool *pool;
+    CUresult result = pool_named(handle, &pool);
+    if (result != CUDA_SUCCESS || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+    const int *const number = int_attribute(pool, attribute);
+    const uint64_t *const wide = wide_attribute(pool, attribute);
+    if (number == NULL && wide == NULL) return CUDA_ERROR_INVALID_VALUE;
+    result = capture_refuse_unsafe(thread);
+    if (result != CUDA_SUCCESS) return result;
+    pthread_mutex_lock(&memory_lock);
+    if (number != NULL)
+        *(int *)value = *number;
+    else
+        *(cuuint64_t *)value = *wide;
+    pthread_mutex_unlock(&memory_lock);
+    return CUDA_SUCCESS;
+}
+DRIVER_CALL(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+            pool_get_attribute(thread, pool, attribute, value))
+
+/* A high-water mark can only be set to zero, which means: to the current value. Under memory_lock. */
+static CUresult set_wide(struct pool *pool, CUmemPool_attribute attribute, uint64_t value) {
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->threshold = value;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        if (value == 0) pool->reserved_high = pool->reserved;
+        return value == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        if (value == 0) pool->used_high = pool->used;
+        return value == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult pool_set_attribute(const struct thread *thread, CUmemoryPool handle, CUmemPool_attribute attribute,
+                                   const void *value) {
+    struct pool *pool;
+    CUresult result = pool_named(handle, &pool);
+    if (result != CUDA_SUCCESS || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+    int *const number = int_attribute(pool, attribute);
+    result = capture_refuse_unsafe(thread);
+    if (result != CUDA_SUCCESS) return result;
+    pthread_mutex_lock(&memory_lock);
+    if (number != NULL)
+        *number = *(const int *)value;
+    else
+        result = wide_attribute(pool, attribute) != NULL ? set_wide(pool, attribute, *(const cuuint64_t *)value)
+                                                         : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+DRIVER_CALL(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+            pool_set_attribute(thread, pool, attribute, value))
+
+/* Access by other devices. */
+
+static CUresult pool_set_access(const struct thread *thread, CUmemoryPool handle, const CUmemAccessDesc *access,
+                                size_t count) {
+    struct pool *pool;
+    CUresult result = pool_named(handle, &pool);
+    if (result != CUDA_SUCCESS || access == NULL) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        const struct device *const device = device_of(access[i].location.id);
+        const CUmemAccess_flags flags = access[i].flags;
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
+        if (device == pool->device && flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = capture_refuse_unsafe(thread);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        const uint32_t bit = UINT32_C(1) << access[i].location.id;
+        if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            atomic_fetch_and(&pool->readers_writers, ~bit);
+        else
+            atomic_fetch_or(&pool->readers_writers, bit);
+    }
+    return result;
+}
+DRIVER_CALL(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *access, size_t count),
+            pool_set_access(thread, pool, access, count))
+
+static CUresult pool_get_access(CUmemAccess_flags *flags, CUmemoryPool handle, const CUmemLocation *location) {
+    struct pool *pool;
+    const CUresult result = pool_named(handle, &pool);
+    if (result != CUDA_SUCCESS || flags == NULL || location == NULL) return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    const struct device *const device = device_of(location->id);
+    if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
+    *flags = pool_may_access(pool, device) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+DRIVER_CALL(cuMemPoolGetAccess, (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation *location),
+            pool_get_access(flags, pool, location))
+
+/* The pool of a device. */
+
+enum which { CURRENT_POOL, DEFAULT_POOL };
+
+static CUresult device_pool(CUmemoryPool *handle, CUdevice ordinal, enum which which) {
+    struct device *const device = device_of(ordinal);
+    if (handle == NULL) return CUDA_ERROR_INVALID_VALUE;
+    if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&memory_lock);
+    *handle = (CUmemoryPool)(which == DEFAULT_POOL ? device->default_pool : device->current_pool);
+    pthread_mutex_unlock(&memory_lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_set_pool(CUdevice ordinal, CUmemoryPool handle) {
+    struct device *const device = device_of(ordinal);
+    struct pool *pool;
+    const CUresult result = pool_named(handle, &pool);
+    if (result != CUDA_SUCCESS || device == NULL || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    device->current_pool = pool;
+    pthread_mutex_unlock(&memory_lock);
+    return CUDA_SUCCESS;
+}
+
+DRIVER_CALL(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool, CUdevice device), device_pool(pool, device, DEFAULT_POOL))
+DRIVER_CALL(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice device), device_pool(pool, device, CURRENT_POOL))
+DRIVER_CALL(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool), device_set_pool(device, pool))
+
+/* The same by location and kind of memory; only pinned memory of devices has pools here. */
+static CUresult location_device(const CUmemLocation *location, CUmemAllocationType type, CUdevice *device) {
+    if (location == NULL) return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *device = location->id;
+    return CUDA_SUCCESS;
+}
+
+static CUresult location_pool(CUmemoryPool *pool, const CUmemLocation *location, CUmemAllocationType type,
+                              enum which which) {
+    CUdevice device;
+    const CUresult result = location_device(location, type, &device);
+    return result == CUDA_SUCCESS ? device_pool(pool, device, which) : result;
+}
+
+static CUresult location_set_pool(const CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
+    CUdevice device;
+    const CUresult result = location_device(location, type, &device);
+    return result == CUDA_SUCCESS ? device_set_pool(device, pool) : result;
+}
+
+DRIVER_CALL(cuMemGetDefaultMemPool, (CUmemoryPool * pool, CUmemLocation *location, CUmemAllocationType type),
+            location_pool(pool, location, type, DEFAULT_POOL))
+DRIVER_CALL(cuMemGetMemPool, (CUmemoryPool * pool, CUmemLocation *location, CUmemAllocationType type),
+            location_pool(pool, location, type, CURRENT_POOL))
+DRIVER_CALL(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
+            location_set_pool(location, type, pool))

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads the SIM_* variables. A value that is malformed or out of range costs one line on stderr and is replaced by the
+ * default.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "settings.h"
+
+struct settings settings;
+
+static uint32_t number_read(const char *variable, uint32_t default_value, uint32_t least, uint32_t most) {
+    const char *const text = getenv(variable);
+    if (text == NULL || *text == '\0') return default_value;
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (errno == 0 && *end == '\0' && *text != '-' && value >= least && value <= most) return (uint32_t)value;
+    fprintf(stderr, "simulated CUDA: %s=%s: expected a number from %u to %u, using %u\n", variable, text, least, most,
+            default_value);
+    return default_value;
+}
+
+static const char *text_read(const char *variable) {
+    const char *const text = getenv(variable);
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+static void help_print(void) {
+    fputs("The simulated CUDA driver is set by these environment variables:\n", stderr);
+#define HELP_NUMBER(field, variable, default_value, least, most, help)                                \
+    fprintf(stderr, "  %-20s %s (default %u, %u to %u)\n", variable, help, (unsigned)(default_value), \
+            (unsigned)(least), (unsigned)(most));
+#define HELP_TEXT(field, variable, help) fprintf(stderr, "  %-20s %s\n", variable, help);
+    SETTINGS(HELP_NUMBER, HELP_TEXT)
+#undef HELP_NUMBER
+#undef HELP_TEXT
+}
+
+void settings_read(void) {
+    const int before = errno;
+#define READ_NUMBER(field, variable, default_value, least, most, help) \
+    settings.field = number_read(variable, default_value, least, most);
+#define READ_TEXT(field, variable, help) settings.field = text_read(variable);
+    SETTINGS(READ_NUMBER, READ_TEXT)
+#undef READ_NUMBER
+#undef READ_TEXT
+    const char *const help = getenv("SIM_HELP");
+    if (help != NULL && strcmp(help, "1") == 0) help_print();
+    errno = before;
+}
+
+bool settings_next_entry(const char **list, char *entry, unsigned size) {
+    if (*list == NULL) return false;
+    while (**list == ',') ++*list;
+    if (**list == '\0') return false;
+    const size_t length = strcspn(*list, ",");
+    snprintf(entry, size, "%.*s", (int)length, *list);
+    *list += length;
+    return true;
+}
