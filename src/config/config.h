@@ -2,9 +2,17 @@
  *
  * The POOL_* variables: one table, read once. The parsed values are plain data; who needs them takes a pointer.
  *
- * A malformed or out-of-range value costs one line on stderr (variable, value, what is accepted, what is used instead),
- * an unknown POOL_ name one line with the nearest known name. Nothing else is ever printed, and nothing is allocated on
- * the heap.
+ * Accepted is what the range text of the table says and nothing else: decimal digits without blank, sign or unit, or a
+ * word of the text, in its case. An empty value is malformed. Of a name that stands twice the first counts, as for
+ * getenv.
+ *
+ * A malformed or out-of-range value costs one line on stderr (variable, value, what is accepted, what is used instead).
+ * So does an unknown name that begins with POOL_, whosever it is, since a misspelt limit that is silently ignored costs
+ * more than a line: with the known name that is at most three edits away, case ignored, else with where the names are
+ * listed. Both once per process, and only in processes that make a CUDA call. Nothing else is ever printed, and nothing
+ * is allocated on the heap.
+ *
+ * A program with raised privileges (AT_SECURE) ignores POOL_LOG_FILE without a word.
  */
 #ifndef POOLCUDA_CONFIG_H
 #define POOLCUDA_CONFIG_H
@@ -15,8 +23,8 @@
 
 #include "poolcuda/variables.h"
 
-/* The table stands in poolcuda/variables.h, where readers see it too. In `struct config` a PATH value points into the
- * table's own copy of the environment. */
+/* The table stands in poolcuda/variables.h, where readers see it too. A PATH value of config_get is a copy, absolute
+ * and with %p replaced by the number of the process that read it. */
 #define CONFIG_NONE POOLCUDA_VALUE_NONE
 #define CONFIG_AUTO POOLCUDA_VALUE_AUTO
 #define CONFIG_VARIABLES(X) POOLCUDA_VARIABLES(X)

@@ -63,7 +63,7 @@ void child_wait(struct child *child) {
 
 void child_judge(const struct child *child) {
     if (WIFEXITED(child->status) && WEXITSTATUS(child->status) == CHILD_SKIPPED) {
-        print_message("%s\n", child->text);
+        print_message("%.*s\n", (int)strcspn(child->text, "\n"), child->text);
         skip();
     }
     if (!WIFEXITED(child->status) || WEXITSTATUS(child->status) != 0)

@@ -154,7 +154,8 @@ static const char *const never_numbers[] = {"",
                                             "none,",
                                             "nonesuch",
                                             "99999999999999999999999",
-                                            "18446744073709551617"};
+                                            "18446744073709551617",
+                                            "18446744073709551621"};
 
 static const struct {
     const char *name, *accepted, *used;

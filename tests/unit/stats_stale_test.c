@@ -376,7 +376,8 @@ static void a_process_is_gone_only_when_that_is_sure(void **state) {
     assert_true(identity_gone((uint32_t)getpid(), own + 1));
     assert_false(identity_gone((uint32_t)getpid(), 0));
     assert_false(identity_gone(0, 5));
-    assert_false(identity_gone(UINT32_MAX, 5)); /* as a signed number: every process */
+    assert_false(identity_gone(UINT32_MAX, 5));              /* as a signed number: every process */
+    assert_false(identity_gone((uint32_t)INT32_MIN + 5, 5)); /* a group that does not exist */
 }
 
 static const struct CMUnitTest tests[] = {
