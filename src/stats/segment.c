@@ -22,6 +22,7 @@
 /* Bounds on the search for what dead processes left: /dev/shm may be full of other things. */
 enum { SCAN_NAMES = 4096, SCAN_FILES = 256 };
 enum { INTERRUPTIONS = 16 };
+enum { UNFINISHED_S = 60 }; /* making a segment takes a fraction of a millisecond */
 
 uint64_t segment_clock_ns(void) {
     struct timespec now;
@@ -79,17 +80,24 @@ void segment_describe(struct segment_storage *storage) {
 
 enum found { FOUND_FOREIGN, FOUND_UNFINISHED, FOUND_SEGMENT };
 
-/* What lies under `name`: a segment of ours and its header, a file of ours that never became one, or another's. */
-static enum found inspect(int directory, const char *name, struct poolcuda_header *header) {
+struct found_file {
+    struct poolcuda_header header; /* of a FOUND_SEGMENT */
+    time_t modified;
+};
+
+/* What lies under `name`: a segment of ours, a file of ours that has not become one (yet), or something else. */
+static enum found inspect(int directory, const char *name, struct found_file *file) {
     enum found found = FOUND_FOREIGN;
-    struct stat file;
+    struct stat status;
     const int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return found;
-    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid()) {
-        const bool whole = pread(fd, header, sizeof *header, 0) == (ssize_t)sizeof *header;
-        if (!whole || header->magic[0] == '\0')
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) {
+        struct poolcuda_header *header = &file->header;
+        const ssize_t bytes = pread(fd, header, sizeof *header, 0);
+        file->modified = status.st_mtime;
+        if (bytes == 0 || (bytes > 0 && header->magic[0] == '\0'))
             found = FOUND_UNFINISHED;
-        else if (memcmp(header->magic, POOLCUDA_MAGIC, sizeof header->magic) == 0 &&
+        else if (bytes == (ssize_t)sizeof *header && memcmp(header->magic, POOLCUDA_MAGIC, sizeof header->magic) == 0 &&
                  header->version == POOLCUDA_LAYOUT_VERSION)
             found = FOUND_SEGMENT;
     }
@@ -109,10 +117,10 @@ static void format_name(char *name, size_t size, const struct poolcuda_header *h
 /* A file of exactly our name was left by an earlier program in this same process (exec), unless another pid namespace
  * shares the folder. */
 static bool replaceable(int directory, const char *name, const struct poolcuda_header *identity) {
-    struct poolcuda_header header;
-    switch (inspect(directory, name + 1, &header)) {
+    struct found_file file;
+    switch (inspect(directory, name + 1, &file)) {
     case FOUND_SEGMENT:
-        return same_namespace(&header, identity);
+        return same_namespace(&file.header, identity);
     case FOUND_UNFINISHED:
         return identity->start_ticks != 0;
     case FOUND_FOREIGN:
@@ -121,12 +129,30 @@ static bool replaceable(int directory, const char *name, const struct poolcuda_h
     return false;
 }
 
-static void remove_if_stale(int directory, const char *name, const struct poolcuda_header *identity) {
-    struct poolcuda_header header;
+static bool is_process_name(const char *rest) {
+    static const char digits[] = "0123456789";
+    const size_t pid = strspn(rest, digits), start = rest[pid] == '-' ? strspn(rest + pid + 1, digits) : 0;
+    return pid > 0 && start > 0 && rest[pid + 1 + start] == '\0';
+}
+
+/* `rest` is the name's part after the user. */
+static void remove_if_stale(int directory, const char *name, const char *rest, const struct poolcuda_header *identity) {
+    struct found_file file;
     char expected[SEGMENT_NAME_BYTES];
-    if (inspect(directory, name, &header) != FOUND_SEGMENT || !same_namespace(&header, identity)) return;
-    format_name(expected, sizeof expected, &header);
-    if (strcmp(expected + 1, name) != 0 || !identity_gone(header.pid, header.start_ticks)) return;
+    if (!is_process_name(rest)) return;
+    switch (inspect(directory, name, &file)) {
+    case FOUND_SEGMENT:
+        format_name(expected, sizeof expected, &file.header);
+        if (strcmp(expected + 1, name) != 0 || !same_namespace(&file.header, identity) ||
+            !identity_gone(file.header.pid, file.header.start_ticks))
+            return;
+        break;
+    case FOUND_UNFINISHED: /* its process was killed while it made the file, unless it is making it now */
+        if (time(NULL) - file.modified < UNFINISHED_S) return;
+        break;
+    case FOUND_FOREIGN:
+        return;
+    }
     unlinkat(directory, name, 0);
 }
 
@@ -144,7 +170,7 @@ static void remove_stale(int directory, const struct poolcuda_header *identity, 
             names++;
             if (strncmp(entry->d_name, prefix, length) != 0 || strcmp(entry->d_name, own_name + 1) == 0) continue;
             if (files++ >= SCAN_FILES) return;
-            remove_if_stale(directory, entry->d_name, identity);
+            remove_if_stale(directory, entry->d_name, entry->d_name + length, identity);
         }
     }
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "child.h"
 #include "publisher.h"
@@ -105,6 +106,30 @@ static void what_is_not_surely_a_dead_process_of_ours_is_left_alone(void **state
     storage = dead_storage();
     assert_false(storage_is_removed(&storage, 100)); /* cut short */
     assert_false(storage_is_removed(&storage, 0));
+}
+
+/* As a process leaves it that was killed in the middle of the creation. */
+static bool unfinished_is_removed(const char *path, const void *bytes, size_t length, time_t age) {
+    shm_write(path, bytes, length);
+    const struct timespec times[2] = {{.tv_sec = time(NULL) - age}, {.tv_sec = time(NULL) - age}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    const bool removed = is_removed(path);
+    unlink(path);
+    return removed;
+}
+
+static void a_file_that_never_became_a_segment_is_removed_after_a_while(void **state) {
+    (void)state;
+    static const char zeros[4096], text[4096] = "something else";
+    char path[PATH_MAX], other[PATH_MAX + 8];
+    shm_need();
+    shm_name_of(path, getpid(), 7);
+    snprintf(other, sizeof other, "%s-notes", path);
+    assert_true(unfinished_is_removed(path, "", 0, 120));
+    assert_true(unfinished_is_removed(path, zeros, sizeof zeros, 120));
+    assert_false(unfinished_is_removed(path, zeros, sizeof zeros, 0));
+    assert_false(unfinished_is_removed(path, text, sizeof text, 120));
+    assert_false(unfinished_is_removed(other, "", 0, 120));
 }
 
 static void what_is_no_plain_file_is_left_alone(void **state) {
@@ -385,6 +410,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(segments_of_living_processes_are_left_alone),
     cmocka_unit_test(a_segment_whose_process_id_has_a_new_owner_is_removed),
     cmocka_unit_test(what_is_not_surely_a_dead_process_of_ours_is_left_alone),
+    cmocka_unit_test(a_file_that_never_became_a_segment_is_removed_after_a_while),
     cmocka_unit_test(what_is_no_plain_file_is_left_alone),
     cmocka_unit_test(a_file_of_another_user_is_left_alone),
     cmocka_unit_test(a_program_that_replaced_its_process_replaces_the_segment),
