@@ -57,7 +57,8 @@ prepare "$folder" --buildtype=debugoptimized >&2
 for name in $(compgen -e); do
     case $name in SIM_* | POOL_*) unset "$name" ;; esac
 done
+# The library is named without its folder: LD_PRELOAD could not hold a path with a space.
 exec env SIM_MEMORY_MB=131072 \
-    LD_LIBRARY_PATH="$build/src/sim/driver:$build/src/sim/runtime${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
-    LD_PRELOAD="$build/src/libpoolcuda.so${LD_PRELOAD:+:$LD_PRELOAD}" \
+    LD_LIBRARY_PATH="$build/src:$build/src/sim/driver:$build/src/sim/runtime${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+    LD_PRELOAD="libpoolcuda.so${LD_PRELOAD:+:$LD_PRELOAD}" \
     "$build/bench/pair" "${arguments[@]}" "$tree"/tests/data/*.csv.xz

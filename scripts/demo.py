@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The demonstration behind scripts/demo.sh: one allocation trace, played natively and pooled, while poolstat watches."""
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent
+FEWEST_TIMES_FEWER = 30
+MIB = 1024 * 1024
+
+# What cudaMalloc and cudaFree cost on GPUs, for the simulated one: the lower of the published figures.
+LATENCY_US = 33
+LATENCY_SOURCE = "33 µs an operation for random sizes up to 2 MB: github.com/rapidsai/rmm/issues/284"
+
+
+class Failure(Exception):
+    """Ends the demonstration with a message."""
+
+
+def gpu_name():
+    """The first GPU's name, None when there is none that can be used."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGet(ctypes.byref(device), 0) != 0:
+        return None
+    cuda.cuDeviceGetName(name, len(name), device)
+    return name.value.decode(errors="replace")
+
+
+@dataclass
+class Stage:
+    """Where the program runs."""
+    build: Path
+    trace: str
+    simulated: bool
+
+    def command(self, arguments, pooled, counts_file):
+        environment = {}
+        library_path = [self.build / "src"] if pooled else []
+        if self.simulated:
+            environment = {"SIM_ALLOC_US": LATENCY_US, "SIM_FREE_US": LATENCY_US, "SIM_COUNTS_FILE": counts_file}
+            library_path += [self.build / "src/sim/driver", self.build / "src/sim/runtime"]
+        # By its name alone: LD_PRELOAD could not hold a path with a space.
+        if pooled:
+            environment["LD_PRELOAD"] = ":".join(filter(None, ["libpoolcuda.so", os.environ.get("LD_PRELOAD")]))
+        environment["LD_LIBRARY_PATH"] = ":".join(
+            [*map(str, library_path), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+        settings = [f"{name}={value}" for name, value in environment.items()]
+        return ["env", *settings, self.build / "bench/replay", "--json", *arguments, self.trace]
+
+
+@dataclass
+class Run:
+    """What one run of the replay program reported."""
+    report: dict
+    driver_allocations: int
+
+    @property
+    def seconds(self):
+        return self.report["repetition_seconds"][0]
+
+    @property
+    def reserved_at_peak(self):
+        return self.report["memory"]["free_before_bytes"] - self.report["memory"]["free_at_peak_bytes"]
+
+    def violations(self):
+        return self.report["stamps"]["violated"] + self.report["stamps"]["overlaps"]
+
+    def failures(self):
+        return sum(self.report["failures"].values())
+
+
+def finish(replay, counts_file):
+    """The report of a replay that ends by itself, and the simulator's counts, {} where there is none."""
+    stdout, stderr = replay.communicate()
+    try:
+        report = json.loads(stdout)
+    except ValueError:
+        raise Failure(f"replay ended with status {replay.returncode} and no report\n{stdout}{stderr}") from None
+    counts = {}
+    if counts_file.exists():
+        for line in counts_file.read_text().splitlines():
+            name, count = line.split()[:2]
+            counts[name] = int(count)
+    return report, counts
+
+
+def start(command, **options):
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            **options)
+
+
+def run_native(stage, folder):
+    counts_file = folder / "native-counts"
+    report, counts = finish(start(stage.command([], False, counts_file)), counts_file)
+    # On a GPU nobody counts for us: every allocation of the program is one of the driver.
+    return Run(report, counts.get("cuMemAlloc_v2", report["operations"]["allocs"]))
+
+
+class Watch:
+    """poolstat, run from outside while the pooled program plays."""
+
+    def __init__(self, build, pid):
+        self.poolstat, self.pid = build / "src/poolstat/poolstat", pid
+
+    def ask(self, *arguments):
+        done = subprocess.run([self.poolstat, *map(str, arguments)], capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else None
+
+    def device(self):
+        """The figures of the program's device; None while there are none."""
+        for process in json.loads(self.ask("--json") or "{}").get("processes", []):
+            if process["pid"] == self.pid and process["devices"]:
+                return process["devices"][0]
+        return None
+
+
+@dataclass
+class Seen:
+    """What poolstat said of the pooled program: its table and `show` half-way, its figures at the end."""
+    pid: int
+    table: str = ""
+    details: str = ""
+    figures: dict = None
+
+
+def run_pooled(stage, folder, allocations):
+    counts_file = folder / "pooled-counts"
+    may_end, release = os.pipe()
+    replay = start(stage.command(["--wait-fd", may_end], True, counts_file), pass_fds=[may_end])
+    os.close(may_end)
+    watch, seen = Watch(stage.build, replay.pid), Seen(replay.pid)
+    try:
+        while replay.poll() is None:
+            seen.figures = watch.device() or seen.figures
+            allocated = seen.figures["allocs"] if seen.figures else 0
+            if allocated >= allocations / 2 and not seen.details:
+                seen.table, seen.details = watch.ask(), watch.ask("show", replay.pid)
+            if allocated >= allocations:
+                break
+            time.sleep(0.03)
+    finally:
+        os.close(release)
+    report, counts = finish(replay, counts_file)
+    if not seen.figures:
+        raise Failure("poolstat saw no figures of the pooled program: it did not run on the pool")
+    return Run(report, counts.get("cuMemAlloc_v2", seen.figures["segment_allocs"])), seen
+
+
+def times(larger, smaller):
+    return f"{larger / smaller:.1f}" if smaller else "∞"
+
+
+def print_table(native, pooled, figures):
+    rows = [
+        ("", "native", "pooled", ""),
+        ("time", f"{native.seconds:.3f} s", f"{pooled.seconds:.3f} s",
+         f"{times(native.seconds, pooled.seconds)} times faster"),
+        ("of it in cudaMalloc and cudaFree",
+         *(f"{sum(run.report['operations'][key] for key in ('alloc_ns', 'free_ns')) / 1e9:.3f} s"
+           for run in (native, pooled)), ""),
+        ("driver allocations", f"{native.driver_allocations:,}", f"{pooled.driver_allocations:,}",
+         f"{times(native.driver_allocations, pooled.driver_allocations)} times fewer"),
+        ("peak reserved", f"{native.reserved_at_peak / MIB:,.0f} MiB", f"{figures['peak_reserved_bytes'] / MIB:,.0f} MiB",
+         f"peak live {figures['peak_live_bytes'] / MIB:,.0f} MiB"),
+        ("hit rate", "–", f"{100 * figures['hit_rate']:.1f} %", f"{figures['hits']:,} of {figures['allocs']:,}"),
+        ("live blocks overwritten", f"{native.violations()}", f"{pooled.violations()}",
+         f"{pooled.report['stamps']['checked']:,} checked"),
+    ]
+    for name, left, right, remark in rows:
+        print(f"  {name:<34}{left:>12}{right:>12}   {remark}".rstrip())
+
+
+def indent(text):
+    return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+def main():
+    build, trace, device = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    name = gpu_name() if device != "sim" else None
+    if device == "gpu" and name is None:
+        raise Failure("no GPU here that the CUDA driver (libcuda.so.1) can use")
+    stage = Stage(build, trace, name is None)
+    if name:
+        print(f"GPU: {name}")
+    else:
+        print(f"Simulated CUDA, in which cudaMalloc and cudaFree take {LATENCY_US} µs each in the driver\n"
+              f"({LATENCY_SOURCE}).")
+    with tempfile.TemporaryDirectory(prefix="poolcuda-demo-") as folder:
+        native = run_native(stage, Path(folder))
+        allocations = native.report["operations"]["allocs"]
+        print(f"Trace: {Path(trace).name}: {native.report['trace']['events']:,} events, {allocations:,} allocations, peak "
+              f"{native.report['trace']['peak_live_bytes'] / MIB:,.0f} MiB. The program sets each block by a memset.\n",
+              flush=True)
+        pooled, seen = run_pooled(stage, Path(folder), allocations)
+    print_table(native, pooled, seen.figures)
+    if seen.details:
+        print(f"\nMeanwhile, from another process, poolstat:\n\n{indent(seen.table)}")
+        print(f"and poolstat show {seen.pid}:\n\n{indent(seen.details)}")
+    for run, which in ((native, "native"), (pooled, "pooled")):
+        if run.failures():
+            raise Failure(f"{run.failures()} calls of the {which} run failed")
+    if pooled.violations():
+        raise Failure(f"{pooled.violations()} live blocks of the pooled run were overwritten")
+    if native.driver_allocations < FEWEST_TIMES_FEWER * pooled.driver_allocations:
+        raise Failure(f"expected at least {FEWEST_TIMES_FEWER} times fewer driver allocations")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        print(f"demo.sh: {failure}", file=sys.stderr)
+        sys.exit(1)
