@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Attributes of kernels and occupancy. No code is ever looked into, so the figures are those of a modest kernel on the
- * device at hand: plausible, and enough for programs that size their grids by them.
+ * device at hand: plausible, and enough for programs that size their grids by them. Only the architecture is the
+ * image's own: templates choose their variant by it.
  */
 #include "registry.h"
 
@@ -20,8 +21,9 @@ static int function_attributes(struct cudaFuncAttributes *attributes, const void
     const struct simrt_kernel *kernel = simrt_kernel_of(function);
     if (!kernel) return cudaErrorInvalidDeviceFunction;
     const int dynamic_shared_limit = atomic_load_explicit(&kernel->dynamic_shared_limit, memory_order_relaxed);
-    const int architecture = attribute_here(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
-                             attribute_here(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    const int device_architecture = attribute_here(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                                    attribute_here(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    const int architecture = simrt_kernel_architecture(kernel, device_architecture);
     *attributes = (struct cudaFuncAttributes){
         .maxThreadsPerBlock = attribute_here(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
         .numRegs = MODEST_REGISTERS,

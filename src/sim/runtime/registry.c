@@ -11,6 +11,7 @@
 #include <uthash.h>
 
 #include "compiled.h"
+#include "fat_binary.h"
 #include "registry.h"
 
 /* What the compiler puts around an image. */
@@ -95,6 +96,11 @@ cudaError_t simrt_kernel_handle(struct simrt_kernel *kernel, CUkernel *handle) {
     if (result == CUDA_SUCCESS) atomic_store_explicit(&kernel->handle, *handle, memory_order_release);
     pthread_rwlock_unlock(&registry_lock);
     return (cudaError_t)result;
+}
+
+int simrt_kernel_architecture(const struct simrt_kernel *kernel, int device_architecture) {
+    const int architecture = simrt_fat_binary_architecture(kernel->binary->image, device_architecture);
+    return architecture ? architecture : device_architecture;
 }
 
 void **__cudaRegisterFatBinary(void *wrapper) {

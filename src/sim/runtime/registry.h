@@ -24,4 +24,7 @@ struct simrt_kernel *simrt_kernel_of(const void *function);
 /* The driver's handle of a kernel; loads its fat binary when first asked. Needs a context. */
 cudaError_t simrt_kernel_handle(struct simrt_kernel *kernel, CUkernel *handle);
 
+/* The architecture of the code that a device of the given one runs for the kernel, as 75 for 7.5. */
+int simrt_kernel_architecture(const struct simrt_kernel *kernel, int device_architecture);
+
 #endif

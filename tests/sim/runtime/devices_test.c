@@ -25,55 +25,78 @@ static int device_of(const void *pointer) {
 
 static CUcontext current_context(void) {
     CUcontext context = NULL;
-    assert_int_equal(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return context;
+    return cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
-static void *without_a_choice(void *unused) {
-    assert_null(current_context());
-    assert_int_equal(current_device(), 0);
-    assert_null(current_context());
-    CHECK_CUDA(cudaFree(NULL));
-    assert_non_null(current_context());
-    return unused;
-}
+/* What a new thread sees; asserted by the main thread, since cmocka knows no other. */
+struct sight {
+    CUcontext before, between, after;
+    int device;
+    CUdevice context_device;
+    cudaError_t error;
+};
 
-static void in_a_thread(void *(*function)(void *), void *data) {
+static void seen_by_thread(void *(*function)(void *), struct sight *sight) {
     pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, function, data), 0);
+    *sight = (struct sight){.device = -1, .context_device = -1, .error = cudaErrorUnknown};
+    CHECK_CUDA(cudaFree(NULL));
+    assert_int_equal(pthread_create(&thread, NULL, function, sight), 0);
     pthread_join(thread, NULL);
+}
+
+static void *without_a_choice(void *data) {
+    struct sight *sight = data;
+    sight->before = current_context();
+    sight->error = cudaGetDevice(&sight->device);
+    sight->between = current_context();
+    sight->error = sight->error ? sight->error : cudaFree(NULL);
+    sight->after = current_context();
+    return NULL;
 }
 
 static void new_thread_gets_its_context_at_the_first_call_that_needs_it(void **state) {
     (void)state;
-    in_a_thread(without_a_choice, NULL);
+    struct sight sight;
+    seen_by_thread(without_a_choice, &sight);
+    assert_int_equal(sight.error, cudaSuccess);
+    assert_null(sight.before);
+    assert_int_equal(sight.device, 0);
+    assert_null(sight.between);
+    assert_non_null(sight.after);
 }
 
-static void *choose_second(void *unused) {
-    CHECK_CUDA(cudaSetDevice(1));
-    assert_non_null(current_context());
-    CUdevice device = -1;
-    assert_int_equal(cuCtxGetDevice(&device), CUDA_SUCCESS);
-    assert_int_equal(device, 1);
-    return unused;
+static void *choose_second(void *data) {
+    struct sight *sight = data;
+    sight->error = cudaSetDevice(1);
+    sight->after = current_context();
+    if (cuCtxGetDevice(&sight->context_device) != CUDA_SUCCESS) sight->context_device = -1;
+    return NULL;
 }
 
 static void choosing_a_device_makes_its_context_current_at_once(void **state) {
     (void)state;
-    in_a_thread(choose_second, NULL);
+    struct sight sight;
+    seen_by_thread(choose_second, &sight);
+    assert_int_equal(sight.error, cudaSuccess);
+    assert_non_null(sight.after);
+    assert_int_equal(sight.context_device, 1);
     assert_int_equal(current_device(), 0);
 }
 
-static void *initialise_second(void *unused) {
-    CHECK_CUDA(cudaInitDevice(1, 0, 0));
-    assert_null(current_context());
-    CHECK_FAILS(cudaInitDevice(2, 0, 0), cudaErrorInvalidDevice);
-    return unused;
+static void *initialise_second(void *data) {
+    struct sight *sight = data;
+    sight->error = cudaInitDevice(1, 0, 0);
+    sight->after = current_context();
+    return NULL;
 }
 
 static void initialising_a_device_leaves_it_uncurrent(void **state) {
     (void)state;
-    in_a_thread(initialise_second, NULL);
+    struct sight sight;
+    seen_by_thread(initialise_second, &sight);
+    assert_int_equal(sight.error, cudaSuccess);
+    assert_null(sight.after);
+    CHECK_FAILS(cudaInitDevice(2, 0, 0), cudaErrorInvalidDevice);
 }
 
 static void bad_ordinals_answer_101(void **state) {
