@@ -40,6 +40,7 @@ static void context_discard(struct context *context) {
     scheduler_wait_context(context);
     memory_context_discard(context);
     events_context_discard(context);
+    modules_context_discard(context);
     pthread_mutex_lock(&scheduler_lock);
     streams_context_discard(context);
     context->legacy = NULL;

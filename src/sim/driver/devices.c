@@ -256,3 +256,24 @@ static CUresult device_can_access_peer(int *can, CUdevice ordinal, CUdevice peer
 }
 DRIVER_CALL(cuDeviceCanAccessPeer, (int *can, CUdevice ordinal, CUdevice peer),
             device_can_access_peer(can, ordinal, peer))
+
+static CUresult device_p2p(int *value, CUdevice_P2PAttribute attribute, CUdevice ordinal, CUdevice peer) {
+    if (value == NULL) return CUDA_ERROR_INVALID_VALUE;
+    if (device_of(ordinal) == NULL || device_of(peer) == NULL || ordinal == peer) return CUDA_ERROR_INVALID_DEVICE;
+    switch (attribute) {
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+        *value = 0;
+        return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+        *value = 1;
+        return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+        *value = 0;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+DRIVER_CALL(cuDeviceGetP2PAttribute, (int *value, CUdevice_P2PAttribute attribute, CUdevice ordinal, CUdevice peer),
+            device_p2p(value, attribute, ordinal, peer))

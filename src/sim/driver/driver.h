@@ -285,7 +285,6 @@ struct allocation {
     union {
         struct slab *slab;        /* PLAIN below 2 MiB */
         struct pool_block *block; /* POOL */
-        void *host;               /* HOST: mapping */
     };
     struct pool *pool;
     size_t taken_bytes;                      /* PLAIN from 2 MiB, GRAPH, HOST, MANAGED: size of the range */
@@ -301,6 +300,8 @@ struct allocation *memory_add(uint64_t address, size_t bytes, enum allocation_ki
                               struct context *context);
 void memory_remove(struct allocation *allocation);
 CUresult memory_plain_alloc(struct context *context, size_t bytes, CUdeviceptr *address);
+/* Whether work of the context may use it: its own device's, and that of peers. */
+bool memory_may_use(const struct allocation *allocation, const struct context *context);
 /* Gives back one allocation of any kind but REGISTERED. */
 void memory_discard(struct allocation *allocation);
 
@@ -362,7 +363,7 @@ static inline void pools_after_synchronize(void) {
     if (UNLIKELY(atomic_load_explicit(&pools_over_threshold, memory_order_relaxed))) pools_release_excess();
 }
 
-/* What a FREE does to memory that is of no pool, and the end of a graph to memory that it would have allocated. */
+/* Discards an allocation if it is still the one that had this id. Takes the lock. */
 void async_discard(uint64_t address, uint64_t buffer_id);
 
 /* ---- scheduler.c: the one place where work is submitted, ordered and run. ---- */
@@ -565,6 +566,8 @@ extern struct handle_table stream_table;
 /* The stream behind a handle, or why there is none: 201 or 709 for the default streams of no context, 709 for a
  * destroyed one, 400 for what never was one, its context's sticky error. */
 CUresult stream_named(struct thread *thread, CUstream handle, struct stream **stream);
+CUresult stream_create(const struct thread *thread, CUstream *handle, unsigned flags, int priority);
+CUresult stream_destroy(CUstream handle);
 struct stream *stream_new(struct context *context, unsigned flags, int priority, bool legacy);
 /* Under scheduler_lock. */
 void stream_drop(struct stream *stream);
@@ -594,6 +597,9 @@ void events_context_discard(struct context *context);
 
 /* Takes over the reference to `kernel`, whatever the answer. */
 CUresult launch_submit(struct stream *stream, struct operation *kernel);
+
+/* When a context goes. */
+void modules_context_discard(struct context *context);
 
 /* Is it a function, or a kernel, that a stream of the context may run? */
 CUresult module_function_check(const void *function, const struct context *context);

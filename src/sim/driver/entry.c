@@ -30,53 +30,76 @@ static _Atomic(pid_t) initialised_by;
 /* A set failure or delay of a name. */
 struct rule {
     struct rule *next;
-    char name[64];
     uint64_t call; /* which one fails, from 1; 0: every one */
     CUresult answer;
     uint32_t microseconds;
     _Atomic(uint64_t) seen;
+    bool applies[NAME_COUNT];
 };
 static struct rule *rules; /* constant after loading */
 
-static bool rule_matches(const struct rule *rule, enum driver_name name) {
-    return strcmp(rule->name, name_table[name].symbol) == 0 || strcmp(rule->name, name_table[name].base) == 0;
-}
-
-static void rule_add(const char *entry, bool failure) {
+static struct rule *rule_add(const char *name) {
     struct rule *const rule = calloc(1, sizeof(*rule));
-    char call[32];
-    int answer = 0;
-    if (rule == NULL) return;
-    bool valid;
-    if (failure) {
-        valid = sscanf(entry, "%63[^:]:%31[^:]:%d", rule->name, call, &answer) == 3 && answer > 0;
-        rule->call = valid && strcmp(call, "*") != 0 ? strtoull(call, NULL, 10) : 0;
-        rule->answer = (CUresult)answer;
-    } else {
-        valid = sscanf(entry, "%63[^:]:%u", rule->name, &rule->microseconds) == 2;
-    }
-    if (!valid) {
-        fprintf(stderr, "simulated CUDA: %s: expected %s, ignored: %s\n", failure ? "SIM_FAIL" : "SIM_LATENCY",
-                failure ? "NAME:N:CODE" : "NAME:MICROSECONDS", entry);
-        free(rule);
-        return;
-    }
+    if (rule == NULL) abort();
+    for (unsigned i = 0; i < NAME_COUNT; i++)
+        rule->applies[i] = strcmp(name, name_table[i].symbol) == 0 || strcmp(name, name_table[i].base) == 0;
     rule->next = rules;
     rules = rule;
+    return rule;
+}
+
+static void rule_refuse(const char *variable, const char *entry, const char *expected) {
+    fprintf(stderr, "simulated CUDA: %s: expected %s, ignored: %s\n", variable, expected, entry);
+}
+
+static void failure_read(const char *entry) {
+    char name[64], call[32];
+    int answer;
+    if (sscanf(entry, "%63[^:]:%31[^:]:%d", name, call, &answer) != 3 || answer <= 0) {
+        rule_refuse("SIM_FAIL", entry, "NAME:N:CODE");
+        return;
+    }
+    struct rule *const rule = rule_add(name);
+    rule->call = strcmp(call, "*") != 0 ? strtoull(call, NULL, 10) : 0;
+    rule->answer = (CUresult)answer;
+}
+
+static void latency_read(const char *entry) {
+    char name[64];
+    unsigned microseconds;
+    if (sscanf(entry, "%63[^:]:%u", name, &microseconds) == 2)
+        rule_add(name)->microseconds = microseconds;
+    else
+        rule_refuse("SIM_LATENCY", entry, "NAME:MICROSECONDS");
+}
+
+/* What the driver lacks cannot be found by a look-up; called all the same, it answers as what is not simulated. */
+static void missing_read(void) {
+    char name[64];
+    const char *list = settings.missing;
+    while (settings_next_entry(&list, name, sizeof(name))) rule_add(name)->answer = CUDA_ERROR_NOT_SUPPORTED;
+    struct rule *newer = NULL;
+    for (unsigned i = 0; i < NAME_COUNT; i++) {
+        if (name_table[i].version <= (int)settings.driver_version) continue;
+        if (newer == NULL) newer = rule_add("");
+        newer->answer = CUDA_ERROR_NOT_SUPPORTED;
+        newer->applies[i] = true;
+    }
 }
 
 static void rules_read(void) {
     char entry[128];
     const char *list = settings.fail;
-    while (settings_next_entry(&list, entry, sizeof(entry))) rule_add(entry, true);
+    while (settings_next_entry(&list, entry, sizeof(entry))) failure_read(entry);
     list = settings.latency;
-    while (settings_next_entry(&list, entry, sizeof(entry))) rule_add(entry, false);
+    while (settings_next_entry(&list, entry, sizeof(entry))) latency_read(entry);
+    missing_read();
 }
 
 CUresult entry_apply_rules(enum driver_name name) {
     for (struct rule *rule = rules; rule != NULL; rule = rule->next) {
-        if (!rule_matches(rule, name)) continue;
-        if (rule->microseconds > 0) entry_delay(rule->microseconds);
+        if (!rule->applies[name]) continue;
+        entry_delay(rule->microseconds);
         if (rule->answer == CUDA_SUCCESS) continue;
         const uint64_t call = atomic_fetch_add(&rule->seen, 1) + 1;
         if (rule->call == 0 || rule->call == call) return rule->answer;

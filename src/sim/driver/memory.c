@@ -226,22 +226,23 @@ CUresult memory_check_range(uint64_t address, size_t bytes) {
     return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+bool memory_may_use(const struct allocation *allocation, const struct context *context) {
+    if (allocation->device == context->device) return true;
+    switch (allocation->kind) {
+    case ALLOCATION_PLAIN:
+        return (atomic_load(&context->peers) >> allocation->device->ordinal & 1) != 0;
+    case ALLOCATION_POOL:
+        return pool_may_access(allocation->pool, context->device);
+    default:
+        return true;
+    }
+}
+
 bool memory_accessible(const struct context *context, uint64_t address, size_t bytes) {
     pthread_mutex_lock(&memory_lock);
     const struct allocation *const allocation = memory_find(address);
-    bool accessible = allocation != NULL && address + bytes <= allocation->address + allocation->bytes;
-    if (accessible && allocation->device != context->device) {
-        switch (allocation->kind) {
-        case ALLOCATION_PLAIN:
-            accessible = (atomic_load(&context->peers) >> allocation->device->ordinal & 1) != 0;
-            break;
-        case ALLOCATION_POOL:
-            accessible = pool_may_access(allocation->pool, context->device);
-            break;
-        default:
-            break;
-        }
-    }
+    const bool accessible = allocation != NULL && address + bytes <= allocation->address + allocation->bytes &&
+                            memory_may_use(allocation, context);
     pthread_mutex_unlock(&memory_lock);
     return accessible;
 }

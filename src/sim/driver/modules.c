@@ -14,7 +14,9 @@ enum { MODULE_MAX = 65536, FUNCTION_MAX = 1 << 18, NAME_BYTES = 240 };
 struct module {
     struct handle handle;
     struct context *context;
-    struct function *functions; /* module_lock */
+    /* module_lock */
+    struct function *functions;
+    struct module *previous, *following; /* of all */
 };
 
 struct function {
@@ -26,6 +28,7 @@ struct function {
 
 static struct handle_table module_table = HANDLE_TABLE(struct module, MODULE_MAX, false);
 static struct handle_table function_table = HANDLE_TABLE(struct function, FUNCTION_MAX, false);
+static struct module *modules; /* module_lock */
 static pthread_mutex_t module_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static CUresult module_make(struct context *context, void **handle, const void *image) {
@@ -33,6 +36,11 @@ static CUresult module_make(struct context *context, void **handle, const void *
     struct module *const module = handle_new(&module_table);
     if (module == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     module->context = context;
+    pthread_mutex_lock(&module_lock);
+    module->following = modules;
+    if (modules != NULL) modules->previous = module;
+    modules = module;
+    pthread_mutex_unlock(&module_lock);
     handle_publish(module);
     *handle = module;
     return CUDA_SUCCESS;
@@ -65,23 +73,44 @@ DRIVER_CALL(cuLibraryLoadFromFile,
             ((void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count,
              module_make(NULL, (void **)library, file)))
 
-static CUresult module_unload(const struct thread *thread, void *handle) {
-    CUresult result = handle_check(&module_table, handle);
-    if (result != CUDA_SUCCESS) return result;
-    result = capture_refuse_unsafe(thread);
-    if (result != CUDA_SUCCESS) return result;
-    if (!handle_kill(handle)) return CUDA_ERROR_INVALID_HANDLE;
-    struct module *const module = handle;
-    pthread_mutex_lock(&module_lock);
+/* Under module_lock; the handle is no longer valid. */
+static void module_discard(struct module *module) {
     while (module->functions != NULL) {
         struct function *const function = module->functions;
         module->functions = function->next;
         handle_kill(function);
         handle_release(&function_table, function);
     }
-    pthread_mutex_unlock(&module_lock);
+    if (module->following != NULL) module->following->previous = module->previous;
+    if (module->previous != NULL)
+        module->previous->following = module->following;
+    else
+        modules = module->following;
     handle_release(&module_table, module);
-    return CUDA_SUCCESS;
+}
+
+void modules_context_discard(struct context *context) {
+    pthread_mutex_lock(&module_lock);
+    for (struct module *module = modules; module != NULL;) {
+        struct module *const following = module->following;
+        if (module->context == context && handle_kill(module)) module_discard(module);
+        module = following;
+    }
+    pthread_mutex_unlock(&module_lock);
+}
+
+static CUresult module_unload(const struct thread *thread, void *handle) {
+    CUresult result = handle_check(&module_table, handle);
+    if (result != CUDA_SUCCESS) return result;
+    result = capture_refuse_unsafe(thread);
+    if (result != CUDA_SUCCESS) return result;
+    pthread_mutex_lock(&module_lock);
+    if (handle_kill(handle))
+        module_discard(handle);
+    else
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    pthread_mutex_unlock(&module_lock);
+    return result;
 }
 DRIVER_CALL(cuModuleUnload, (CUmodule module), module_unload(thread, module))
 DRIVER_CALL(cuLibraryUnload, (CUlibrary library), module_unload(thread, library))

@@ -113,7 +113,7 @@ static bool is_created(CUstream handle) {
     return handle != NULL && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;
 }
 
-static CUresult stream_create(const struct thread *thread, CUstream *handle, unsigned flags, int priority) {
+CUresult stream_create(const struct thread *thread, CUstream *handle, unsigned flags, int priority) {
     struct context *context;
     const CUresult result = context_current(thread, &context);
     if (result != CUDA_SUCCESS) return result;
@@ -130,7 +130,7 @@ DRIVER_CALL(cuStreamCreate, (CUstream * stream, unsigned flags), stream_create(t
 DRIVER_CALL(cuStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority),
             stream_create(thread, stream, flags, priority))
 
-static CUresult stream_destroy(CUstream handle) {
+CUresult stream_destroy(CUstream handle) {
     if (!is_created(handle)) return CUDA_ERROR_INVALID_HANDLE;
     const CUresult result = handle_check(&stream_table, handle);
     if (result != CUDA_SUCCESS) return result;
