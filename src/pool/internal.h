@@ -35,6 +35,7 @@ enum block_state {
     BLOCK_LIVE = 1, /* the program's; in the pool's table of live blocks */
     BLOCK_LEAVING,  /* its free waits for the device; counted as live, found by nobody */
     BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the free index */
+    BLOCK_RESTING,  /* idle too, in a bin of its size and not merged yet (rest.c) */
     BLOCK_ORDERED,  /* free in the order of one stream */
     BLOCK_WAITING,  /* free once the device has been waited for; in pool->waiting */
     BLOCK_RETIRED   /* the wait for it failed: never given out again */
@@ -46,9 +47,9 @@ struct block {
     size_t requested; /* LIVE, LEAVING: what the program asked for */
     uint64_t id;      /* LIVE, LEAVING: unique in the process */
     struct segment *segment;
-    struct block *before, *after; /* neighbours in the segment, in the order of addresses */
-    struct block *previous,
-        *next; /* IDLE: in the list of its class; WAITING: in pool->waiting; unused record: next free one */
+    struct block *before, *after;  /* neighbours in the segment, in the order of addresses */
+    struct block *previous, *next; /* IDLE: in the list of its class; RESTING: in its bin; WAITING: in pool->waiting;
+                                      unused record: next free one */
     enum block_state state;
 };
 
@@ -57,6 +58,7 @@ struct segment {
     size_t size;
     struct pool *pool;
     struct block *first;
+    size_t used;                               /* bytes of its blocks that are not idle: 0 makes it wholly free */
     struct segment *previous, *next;           /* pool->segments, or a caller's list of segments to release */
     struct segment *free_previous, *free_next; /* wholly free: in pool->free_segments */
 };
@@ -82,6 +84,28 @@ void index_remove(struct free_index *index, struct block *block);
 struct block *index_find(const struct free_index *index, size_t size, size_t largest);
 /* The list that a block of this size belongs to, as first * INDEX_SECOND_LEVELS + second. */
 unsigned index_class(size_t size);
+
+/* ---- rest.c: blocks just freed, by their exact size ---- */
+
+#define REST_BINS 64
+#define REST_MOST 64           /* blocks that rest at once */
+#define REST_LARGEST (1 * MIB) /* larger ones are merged at once: where they lie matters more than the time it takes \
+                                */
+
+struct rest {
+    struct block *heads[REST_BINS]; /* each bin holds blocks of one size */
+    size_t count;
+    size_t largest; /* size of the largest, 0 when there is none */
+};
+
+/* Do blocks of this size rest at all? */
+bool rest_takes(size_t size);
+/* Is there room for a block of this size, and its bin not another size's? */
+bool rest_has_room(const struct rest *rest, size_t size);
+void rest_insert(struct rest *rest, struct block *block);
+void rest_remove(struct rest *rest, struct block *block);
+struct block *rest_find(const struct rest *rest, size_t size);
+struct block *rest_any(const struct rest *rest);
 
 /* ---- records.c: host memory for block and segment records. Guarded by the pool's lock ---- */
 
@@ -179,9 +203,10 @@ struct pool {
 
     struct live_table table; /* LIVE blocks */
     struct free_index idle;
+    struct rest rest;
     struct block *waiting; /* WAITING blocks, newest first */
     struct segment *segments;
-    struct segment *free_segments; /* those whose one block is idle */
+    struct segment *free_segments; /* the wholly free ones */
     struct record_store records;
 
     /* sums over the blocks */
@@ -234,8 +259,12 @@ void pool_leave(struct pool *pool);
 struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, bool whole);
 /* Take a fitting idle block out of the index, NULL when there is none. `any`: whatever POOL_MAX_SPLIT_MB says. */
 struct block *heap_take(struct pool *pool, size_t size, bool any);
-/* A block that is in no list becomes idle: merged with idle neighbours, into the index. */
+/* A used block that is in no list becomes idle: merged with idle neighbours, into the index. */
 void heap_make_idle(struct pool *pool, struct block *block);
+/* The same for a block that may be wanted again at once: it rests unmerged. */
+void heap_rest(struct pool *pool, struct block *block);
+/* Exact size of the largest idle block. */
+size_t heap_largest(const struct pool *pool);
 /* A LEAVING block stops being live. */
 void heap_end_life(struct pool *pool, struct block *block);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */

@@ -227,7 +227,7 @@ static int free_finish(struct pool *pool, struct block *block, enum block_state 
     heap_end_life(pool, block);
     figures_free(pool, block, door);
     if (__builtin_expect(state == BLOCK_IDLE, 1)) {
-        heap_make_idle(pool, block);
+        heap_rest(pool, block);
         stats_add(&pool->figures->waits, 1);
         figures_end_free(pool);
     } else if (state == BLOCK_WAITING) {
@@ -379,7 +379,8 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
         totals->releasable += pool->releasable;
         totals->blocks_live += pool->live_blocks;
         totals->segments += pool->segment_count;
-        if (pool->idle.largest > totals->largest_free) totals->largest_free = pool->idle.largest;
+        size_t largest = heap_largest(pool);
+        if (largest > totals->largest_free) totals->largest_free = largest;
         pthread_mutex_unlock(&pool->lock);
     }
 }
