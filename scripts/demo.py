@@ -4,6 +4,8 @@
 import ctypes
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,8 @@ from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent
 FEWEST_TIMES_FEWER = 30
+SECTIONS_SHOWN = ("Derived", "Size classes", "Latency")  # of `poolstat show`, which says much more
+STANDSTILL_S = 10
 MIB = 1024 * 1024
 
 # What cudaMalloc and cudaFree cost on GPUs, for the simulated one: the lower of the published figures.
@@ -127,7 +131,7 @@ class Watch:
 
 @dataclass
 class Seen:
-    """What poolstat said of the pooled program: its table and `show` half-way, its figures at the end."""
+    """What poolstat said of the pooled program: its table and `show` half-way, and its figures at the end."""
     pid: int
     table: str = ""
     details: str = ""
@@ -140,10 +144,13 @@ def run_pooled(stage, folder, allocations):
     replay = start(stage.command(["--wait-fd", may_end], True, counts_file), pass_fds=[may_end])
     os.close(may_end)
     watch, seen = Watch(stage.build, replay.pid), Seen(replay.pid)
+    allocated, changed = 0, time.monotonic()
     try:
-        while replay.poll() is None:
+        # It waits at its end to be looked at; one that failed to allocate would never get as far as expected.
+        while replay.poll() is None and time.monotonic() - changed < STANDSTILL_S:
             seen.figures = watch.device() or seen.figures
-            allocated = seen.figures["allocs"] if seen.figures else 0
+            if seen.figures and seen.figures["allocs"] != allocated:
+                allocated, changed = seen.figures["allocs"], time.monotonic()
             if allocated >= allocations / 2 and not seen.details:
                 seen.table, seen.details = watch.ask(), watch.ask("show", replay.pid)
             if allocated >= allocations:
@@ -161,28 +168,39 @@ def times(larger, smaller):
     return f"{larger / smaller:.1f}" if smaller else "∞"
 
 
-def print_table(native, pooled, figures):
+def print_table(native, pooled, figures, simulated):
+    def in_allocator(run):
+        return (run.report["operations"]["alloc_ns"] + run.report["operations"]["free_ns"]) / 1e9
+
     rows = [
         ("", "native", "pooled", ""),
         ("time", f"{native.seconds:.3f} s", f"{pooled.seconds:.3f} s",
-         f"{times(native.seconds, pooled.seconds)} times faster"),
-        ("of it in cudaMalloc and cudaFree",
-         *(f"{sum(run.report['operations'][key] for key in ('alloc_ns', 'free_ns')) / 1e9:.3f} s"
-           for run in (native, pooled)), ""),
+         "" if simulated else f"{times(native.seconds, pooled.seconds)} times faster"),
+        ("of it in cudaMalloc and cudaFree", f"{in_allocator(native):.3f} s", f"{in_allocator(pooled):.3f} s", ""),
         ("driver allocations", f"{native.driver_allocations:,}", f"{pooled.driver_allocations:,}",
          f"{times(native.driver_allocations, pooled.driver_allocations)} times fewer"),
         ("peak reserved", f"{native.reserved_at_peak / MIB:,.0f} MiB", f"{figures['peak_reserved_bytes'] / MIB:,.0f} MiB",
          f"peak live {figures['peak_live_bytes'] / MIB:,.0f} MiB"),
-        ("hit rate", "–", f"{100 * figures['hit_rate']:.1f} %", f"{figures['hits']:,} of {figures['allocs']:,}"),
+        ("hit rate", "–", "–" if figures["hit_rate"] is None else f"{100 * figures['hit_rate']:.2f} %",
+         f"{figures['hits']:,} of {figures['allocs']:,}"),
         ("live blocks overwritten", f"{native.violations()}", f"{pooled.violations()}",
          f"{pooled.report['stamps']['checked']:,} checked"),
     ]
     for name, left, right, remark in rows:
         print(f"  {name:<34}{left:>12}{right:>12}   {remark}".rstrip())
+    if simulated:
+        print("\n  The times are the simulation's: its device memory is host memory, and to map and first touch fresh memory\n"
+              "  costs it more than a GPU. The counts and sizes are those that a GPU would show.")
 
 
 def indent(text):
-    return "".join(f"  {line}\n" for line in text.splitlines())
+    return "".join(f"  {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def sections(details):
+    """The sections of `poolstat show` that the demonstration prints; all, should none of them be found."""
+    chosen = [section for section in re.split(r"\n\s*\n", details) if section.strip().startswith(SECTIONS_SHOWN)]
+    return "\n\n".join(chosen) or details
 
 
 def main():
@@ -203,10 +221,10 @@ def main():
               f"{native.report['trace']['peak_live_bytes'] / MIB:,.0f} MiB. The program sets each block by a memset.\n",
               flush=True)
         pooled, seen = run_pooled(stage, Path(folder), allocations)
-    print_table(native, pooled, seen.figures)
+    print_table(native, pooled, seen.figures, stage.simulated)
     if seen.details:
         print(f"\nMeanwhile, from another process, poolstat:\n\n{indent(seen.table)}")
-        print(f"and poolstat show {seen.pid}:\n\n{indent(seen.details)}")
+        print(f"and of poolstat show {seen.pid}:\n\n{indent(sections(seen.details))}")
     for run, which in ((native, "native"), (pooled, "pooled")):
         if run.failures():
             raise Failure(f"{run.failures()} calls of the {which} run failed")
@@ -217,6 +235,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         main()
     except Failure as failure:

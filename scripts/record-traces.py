@@ -143,8 +143,8 @@ def serve_transformer(requests, most_in_flight, words, width, heads, layers, sho
 
 
 WORKLOADS = {
-    "train_resnet50": (train_resnet50, dict(batch=4, steps=4, classes=1000, pixels=224)),
-    "train_transformer": (train_transformer, dict(batch=16, steps=12, words=8000, width=256, heads=8, layers=6,
+    "train_resnet50": (train_resnet50, dict(batch=4, steps=4, classes=1000, pixels=128)),
+    "train_transformer": (train_transformer, dict(batch=16, steps=12, words=4000, width=192, heads=6, layers=6,
                                                   shortest=24, longest=128)),
     "serve_transformer": (serve_transformer, dict(requests=11, most_in_flight=4, words=8000, width=384, heads=6,
                                                   layers=6, shortest=16, longest=512, answer=20)),
