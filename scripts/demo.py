@@ -203,6 +203,11 @@ def sections(details):
     return "\n\n".join(chosen) or details
 
 
+def check_calls(run, which):
+    if run.failures():
+        raise Failure(f"{run.failures()} calls of the {which} run failed: {'; '.join(run.report['messages'])}")
+
+
 def main():
     build, trace, device = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     name = gpu_name() if device != "sim" else None
@@ -216,6 +221,7 @@ def main():
               f"({LATENCY_SOURCE}).")
     with tempfile.TemporaryDirectory(prefix="poolcuda-demo-") as folder:
         native = run_native(stage, Path(folder))
+        check_calls(native, "native")
         allocations = native.report["operations"]["allocs"]
         print(f"Trace: {Path(trace).name}: {native.report['trace']['events']:,} events, {allocations:,} allocations, peak "
               f"{native.report['trace']['peak_live_bytes'] / MIB:,.0f} MiB. The program sets each block by a memset.\n",
@@ -225,9 +231,7 @@ def main():
     if seen.details:
         print(f"\nMeanwhile, from another process, poolstat:\n\n{indent(seen.table)}")
         print(f"and of poolstat show {seen.pid}:\n\n{indent(sections(seen.details))}")
-    for run, which in ((native, "native"), (pooled, "pooled")):
-        if run.failures():
-            raise Failure(f"{run.failures()} calls of the {which} run failed")
+    check_calls(pooled, "pooled")
     if pooled.violations():
         raise Failure(f"{pooled.violations()} live blocks of the pooled run were overwritten")
     if native.driver_allocations < FEWEST_TIMES_FEWER * pooled.driver_allocations:
