@@ -22,7 +22,7 @@ quietly() {
     "$@" >"$log" 2>&1 </dev/null || status=$?
     if [ "$status" -ne 0 ]; then
         printf '%s failed (exit status %s):\n' "$1" "$status" >&2
-        tail -n 60 "$log" >&2
+        grep -v '^\[[0-9]*/[0-9]*\] ' "$log" | tail -n 60 >&2 # ninja's progress tells nothing
     fi
     rm -f "$log"
     return "$status"
