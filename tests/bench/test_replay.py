@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""bench/replay on the simulated CUDA (or whatever LD_LIBRARY_PATH names), without the pool but in one case.
+
+In the environment: REPLAY, the program; CORRUPT_LIBRARY, the library of corrupt.c.
+"""
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE / "tests" / "support"))
+from tap import case, main  # noqa: E402
+
+DATA = TREE / "tests" / "data"
+HEADER = "seq,op,id,size,stream,thread,t_us\n"
+TWO_BLOCKS = HEADER + "0,a,1,8192,0,0,0\n1,a,2,1024,0,0,1\n2,f,2,1024,0,0,2\n3,f,1,8192,0,0,3\n"
+
+
+def replay(*arguments, trace=None, environment=None, **options):
+    """Run it on a bundled trace (a path) or on a text; answers status, stdout, stderr."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not isinstance(trace, Path):
+            text, trace = trace, Path(folder) / "trace.csv"
+            trace.write_text(text, encoding="ascii")
+        done = subprocess.run([os.environ["REPLAY"], *arguments, str(trace)], capture_output=True, text=True,
+                              check=False, timeout=200, env={**os.environ, **(environment or {})}, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+def replay_json(*arguments, status=0, **options):
+    found, stdout, stderr = replay("--json", *arguments, **options)
+    expect_equal((found, stderr), (status, ""), "exit status and stderr")
+    return json.loads(stdout)
+
+
+def expect_equal(found, wanted, what):
+    if found != wanted:
+        raise AssertionError(f"{what}: found {found!r}, expected {wanted!r}")
+
+
+def recorded(name):
+    return json.loads((DATA / "traces.json").read_text(encoding="utf-8"))["traces"][name]
+
+
+def expect_clean(report, allocations):
+    expect_equal(report["failures"], {"allocs": 0, "other_calls": 0}, "failures")
+    expect_equal(report["stamps"], {"checked": allocations, "violated": 0, "overlaps": 0}, "stamps")
+    operations = report["operations"]
+    expect_equal([operations[key] for key in ("allocs", "frees", "memsets")], [allocations] * 3, "operations")
+    memory = report["memory"]
+    expect_equal(memory["free_after_bytes"], memory["free_before_bytes"], "free memory after, and before")
+
+
+@case
+def training_trace_plays_without_failure_or_violation():
+    name = "train_resnet50.csv.xz"
+    report = replay_json(trace=DATA / name)
+    expect_clean(report, recorded(name)["allocations"])
+    memory, peak = report["memory"], recorded(name)["peak_live_bytes"]
+    expect_equal(report["trace"]["peak_live_bytes"], peak, "peak")
+    if memory["free_before_bytes"] - memory["free_at_peak_bytes"] < peak:
+        raise AssertionError(f"at the peak {peak} bytes are live, but cudaMemGetInfo said {memory}")
+
+
+@case
+def every_bundled_trace_is_read():
+    for name, record in json.loads((DATA / "traces.json").read_text(encoding="utf-8"))["traces"].items():
+        report = replay_json("--no-work", trace=DATA / name)["trace"]
+        found = {key: report[key] for key in ("events", "allocations", "peak_live_bytes", "live_at_end")}
+        expect_equal(found, {key: record[key] for key in found}, name)
+
+
+@case
+def synthetic_threads_play_all_blocks_and_are_called_so():
+    name = "serve_transformer.csv.xz"
+    report = replay_json("--threads", "4", trace=DATA / name)
+    expect_clean(report, recorded(name)["allocations"])
+    expect_equal((report["options"]["threads"], report["options"]["threads_synthetic"]), (4, True), "threads")
+    status, stdout, _ = replay("--threads", "4", trace=TWO_BLOCKS)
+    expect_equal((status, "4 synthetic threads" in stdout), (0, True), stdout)
+
+
+@case
+def pooled_threads_overwrite_nothing():
+    name = "serve_transformer.csv.xz"
+    preload = ":".join(filter(None, ["libpoolcuda.so", os.environ.get("LD_PRELOAD")]))
+    expect_clean(replay_json("--threads", "4", trace=DATA / name, environment={"LD_PRELOAD": preload}),
+                 recorded(name)["allocations"])
+
+
+@case
+def repetitions_and_scale_count():
+    report = replay_json("--repeat", "3", "--scale", "0.001", trace=TWO_BLOCKS)
+    expect_clean(report, 6)
+    expect_equal(len(report["repetition_seconds"]), 3, "times")
+
+
+@case
+def blocks_live_at_the_end_are_checked_and_freed():
+    report = replay_json(trace=HEADER + "0,a,1,100,0,0,0\n1,a,2,1,0,0,0\n2,a,3,33,0,0,0\n")
+    expect_equal(report["trace"]["live_at_end"], 3, "live at the end")
+    expect_clean(report, 3)
+
+
+@case
+def trace_without_events_plays():
+    expect_clean(replay_json(trace=HEADER), 0)
+
+
+@case
+def without_work_nothing_is_written_or_checked():
+    report = replay_json("--no-work", trace=TWO_BLOCKS)
+    expect_equal((report["operations"]["allocs"], report["operations"]["memsets"]), (2, 0), "operations")
+    expect_equal(report["stamps"]["checked"], 0, "stamps checked")
+
+
+def corrupted(way):
+    preload = os.environ["CORRUPT_LIBRARY"]
+    if "LD_PRELOAD" in os.environ:
+        preload += ":" + os.environ["LD_PRELOAD"]
+    report = replay_json(trace=TWO_BLOCKS, status=1, environment={"CORRUPT": way, "LD_PRELOAD": preload})
+    return report["stamps"], report["messages"]
+
+
+@case
+def block_overwritten_at_its_end_is_found_by_its_stamp():
+    stamps, messages = corrupted("write")
+    expect_equal(stamps, {"checked": 2, "violated": 1, "overlaps": 0}, "stamps")
+    if "seq 3: the block of 8192 bytes at" not in messages[0] or "overwritten by another" not in messages[0]:
+        raise AssertionError(messages)
+
+
+@case
+def block_given_twice_is_found_by_stamp_and_address():
+    stamps, messages = corrupted("start")
+    expect_equal(stamps, {"checked": 2, "violated": 1, "overlaps": 1}, "stamps")
+    if "seq 1: cudaMalloc gave 1024 bytes at" not in messages[0] or "are live" not in messages[0]:
+        raise AssertionError(messages)
+
+
+@case
+def block_inside_another_is_found_by_its_address():
+    stamps, _ = corrupted("middle")
+    expect_equal(stamps, {"checked": 2, "violated": 0, "overlaps": 1}, "stamps")
+
+
+@case
+def failed_allocations_are_counted_listed_and_not_freed():
+    size = 1 << 62
+    text = HEADER + "".join(f"{i},a,{i},{size if i < 2 else 512},0,0,0\n" for i in range(3)) + f"3,f,1,{size},0,0,0\n"
+    report = replay_json(trace=text)
+    expect_equal(report["failures"], {"allocs": 2, "other_calls": 0}, "failures")
+    expect_equal((report["operations"]["allocs"], report["operations"]["frees"]), (1, 1), "allocations and frees")
+    expect_equal(report["messages"], [f"seq {i}: cudaMalloc of {size} bytes: cudaErrorMemoryAllocation" for i in (0, 1)],
+                 "messages")
+    status, stdout, _ = replay(trace=text)
+    expect_equal((status, "failures     2 allocations" in stdout, "seq 0: cudaMalloc of" in stdout), (0, True, True),
+                 stdout)
+
+
+@case
+def held_blocks_are_live_until_the_descriptor_closes():
+    ours, theirs = os.pipe()
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        file.write(HEADER + "0,a,1,100,0,0,0\n")
+        file.flush()
+        with subprocess.Popen([os.environ["REPLAY"], "--json", "--wait-fd", str(ours), file.name], pass_fds=[ours],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            line = process.stderr.readline()
+            early, _, _ = select.select([process.stdout], [], [], 0.2)
+            os.close(theirs)
+            stdout, _ = process.communicate(timeout=60)
+    os.close(ours)
+    expect_equal((line, early), ("replay: every event was played; holding\n", []), "held")
+    expect_clean(json.loads(stdout), 1)
+
+
+@case
+def malformed_line_is_named_with_file_and_line():
+    status, stdout, stderr = replay(trace=HEADER + "0,a,1,many,0,0,0\n")
+    expect_equal((status, stdout), (2, ""), "exit status and stdout")
+    if not stderr.endswith('trace.csv:2: size is "many": expected a whole number from 0 to 2^64 - 1\n'):
+        raise AssertionError(stderr)
+
+
+@case
+def wrong_usage_says_what_was_expected():
+    for arguments, expected in ((["--threads", "0"], '--threads is "0": expected a whole number from 1 to 256'),
+                                (["--repeat", "x"], '--repeat is "x": expected a whole number from 1 to 1000000'),
+                                (["--scale", "-1"], '--scale is "-1": expected a number from 1e-9 to 1000'),
+                                (["--hold-at-end", "nan"], '--hold-at-end is "nan": expected seconds from 0 to 86400'),
+                                (["--nonsense"], "Usage: replay"), (["other.csv"], "Usage: replay")):
+        status, stdout, stderr = replay(*arguments, trace=TWO_BLOCKS)
+        expect_equal((status, stdout, expected in stderr), (2, "", True), f"{arguments}: {stderr}")
+    status, stdout, _ = replay("--help", trace=TWO_BLOCKS)
+    expect_equal((status, stdout.startswith("Usage: replay")), (0, True), "--help")
+
+
+@case
+def missing_device_ends_with_a_message():
+    status, stdout, stderr = replay(trace=TWO_BLOCKS, environment={"SIM_DEVICES": "0"})
+    expect_equal((status, stdout), (3, ""), "exit status and stdout")
+    if not stderr.startswith("replay: cudaMemGetInfo: "):
+        raise AssertionError(stderr)
+
+
+main()
