@@ -8,7 +8,8 @@
 
 #include "driver.h"
 
-enum { MODULE_MAX = 65536, FUNCTION_MAX = 1 << 18, NAME_BYTES = 240 };
+/* Names of kernels made from templates are thousands of characters long. */
+enum { MODULE_MAX = 65536, FUNCTION_MAX = 1 << 16, NAME_BYTES = 8000 };
 
 /* A module of one context, or a library of all (context NULL). */
 struct module {

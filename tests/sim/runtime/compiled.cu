@@ -4,6 +4,7 @@
  * went wrong; the exit status is the number of such lines.
  */
 #include <cstdio>
+#include <cstring>
 
 static int failures;
 
@@ -21,6 +22,21 @@ __global__ void scale(float *values, float factor, int count) {
 }
 
 template <typename T> __global__ void fill(T *values, T value) { values[threadIdx.x] = value; }
+
+/* Templates give kernels long names: this one has more than a thousand characters. */
+template <int... numbers> struct many {
+    int value;
+};
+template <typename T> __global__ void use(T value) {}
+using lengthy = many<1000001, 1000002, 1000003, 1000004, 1000005, 1000006, 1000007, 1000008, 1000009, 1000010, 1000011,
+                     1000012, 1000013, 1000014, 1000015, 1000016, 1000017, 1000018, 1000019, 1000020, 1000021, 1000022,
+                     1000023, 1000024, 1000025, 1000026, 1000027, 1000028, 1000029, 1000030, 1000031, 1000032, 1000033,
+                     1000034, 1000035, 1000036, 1000037, 1000038, 1000039, 1000040, 1000041, 1000042, 1000043, 1000044,
+                     1000045, 1000046, 1000047, 1000048, 1000049, 1000050, 1000051, 1000052, 1000053, 1000054, 1000055,
+                     1000056, 1000057, 1000058, 1000059, 1000060, 1000061, 1000062, 1000063, 1000064, 1000065, 1000066,
+                     1000067, 1000068, 1000069, 1000070, 1000071, 1000072, 1000073, 1000074, 1000075, 1000076, 1000077,
+                     1000078, 1000079, 1000080, 1000081, 1000082, 1000083, 1000084, 1000085, 1000086, 1000087, 1000088,
+                     1000089, 1000090, 1000091, 1000092, 1000093, 1000094, 1000095, 1000096, 1000097, 1000098, 1000099>;
 
 __managed__ int shared_with_host;
 
@@ -42,6 +58,11 @@ int main() {
     CHECK(cudaGetLastError() == cudaSuccess);
     fill<<<1, 32, 0, stream>>>(reinterpret_cast<double *>(values), 1.0);
     CHECK(cudaGetLastError() == cudaSuccess);
+
+    use<<<1, 32>>>(lengthy{1});
+    CHECK(cudaGetLastError() == cudaSuccess);
+    const char *name = nullptr;
+    CHECK(cudaFuncGetName(&name, use<lengthy>) == cudaSuccess && std::strlen(name) > 1000);
 
     scale<<<1, 2048>>>(values, 2.0f, count);
     CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
