@@ -4,6 +4,7 @@
  * Runs on two devices.
  */
 #include <cuda.h>
+#include <cuda_profiler_api.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -232,6 +233,47 @@ static void pci_address_finds_the_device(void **state) {
     CHECK_FAILS(cudaDeviceGetPCIBusId(NULL, 32, 1), cudaErrorInvalidValue);
 }
 
+static void devices_reach_each_other(void **state) {
+    (void)state;
+    int can = 0;
+    char sent[] = "from one to the other", received[sizeof(sent)] = "";
+    void *first, *second;
+    CHECK_CUDA(cudaDeviceCanAccessPeer(&can, 0, 1));
+    assert_int_equal(can, 1);
+    CHECK_CUDA(cudaSetDevice(1));
+    CHECK_CUDA(cudaMalloc(&second, sizeof(sent)));
+    CHECK_CUDA(cudaSetDevice(0));
+    CHECK_CUDA(cudaMalloc(&first, sizeof(sent)));
+    CHECK_CUDA(cudaDeviceEnablePeerAccess(1, 0));
+    CHECK_FAILS(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
+    CHECK_CUDA(cudaMemcpy(first, sent, sizeof(sent), cudaMemcpyHostToDevice));
+    CHECK_CUDA(cudaMemcpyPeer(second, 1, first, 0, sizeof(sent)));
+    CHECK_CUDA(cudaMemset(first, 0, sizeof(sent)));
+    CHECK_CUDA(cudaMemcpyPeerAsync(first, 0, second, 1, sizeof(sent), NULL));
+    CHECK_CUDA(cudaMemcpy(received, first, sizeof(sent), cudaMemcpyDeviceToHost));
+    assert_string_equal(received, sent);
+    CHECK_FAILS(cudaMemcpyPeer(second, 2, first, 0, 1), cudaErrorInvalidDevice);
+    CHECK_CUDA(cudaDeviceDisablePeerAccess(1));
+    CHECK_FAILS(cudaDeviceDisablePeerAccess(1), cudaErrorPeerAccessNotEnabled);
+    CHECK_CUDA(cudaFree(first));
+    CHECK_CUDA(cudaFree(second));
+}
+
+static void limits_and_priorities_are_told(void **state) {
+    (void)state;
+    size_t heap = 0, other = 0;
+    int lowest = -99, greatest = -99;
+    CHECK_CUDA(cudaDeviceGetLimit(&heap, cudaLimitMallocHeapSize));
+    CHECK_CUDA(cudaDeviceSetLimit(cudaLimitMallocHeapSize, heap + (1 << 20)));
+    CHECK_CUDA(cudaDeviceGetLimit(&other, cudaLimitMallocHeapSize));
+    assert_int_equal(other, heap + (1 << 20));
+    CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &greatest));
+    assert_int_equal(lowest, 0);
+    assert_true(greatest < 0);
+    CHECK_CUDA(cudaProfilerStart());
+    CHECK_CUDA(cudaProfilerStop());
+}
+
 static void unsimulated_names_answer_801_and_are_counted(void **state) {
     (void)state;
     cudaArray_t array;
@@ -257,6 +299,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(reset_leaves_the_other_device_alone),
     cmocka_unit_test(properties_are_those_of_the_attributes),
     cmocka_unit_test(pci_address_finds_the_device),
+    cmocka_unit_test(devices_reach_each_other),
+    cmocka_unit_test(limits_and_priorities_are_told),
     cmocka_unit_test(unsimulated_names_answer_801_and_are_counted),
 };
 

@@ -78,6 +78,20 @@ static void show_end(void) {
     SHOW(cudaFree(NULL));
 }
 
+/* Whether a context is current after a device has been chosen, and after it has been used. */
+static void show_choice(void) {
+    int (*get_current)(void **) = NULL;
+    void *context = NULL;
+    SHOW(cudaSetDevice(0));
+    SHOW(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", (void **)&get_current, 4000, 0, NULL));
+    if (!get_current) return;
+    get_current(&context);
+    printf("chosen %d\n", context != NULL);
+    SHOW(cudaFree(NULL));
+    get_current(&context);
+    printf("used %d\n", context != NULL);
+}
+
 static void show_unsimulated(void) {
     cudaArray_t array;
     SHOW(cudaMallocArray(&array, NULL, 8, 8, 0));
@@ -92,6 +106,7 @@ int main(int argc, char **argv) {
     if (strcmp(wanted, "answers") == 0) show_answers();
     if (strcmp(wanted, "child") == 0) show_child();
     if (strcmp(wanted, "end") == 0) show_end();
+    if (strcmp(wanted, "choice") == 0) show_choice();
     if (strcmp(wanted, "unsimulated") == 0) show_unsimulated();
     return 0;
 }

@@ -129,6 +129,13 @@ def a_driver_of_an_older_major_version_is_insufficient():
 
 
 @case
+def only_a_runtime_from_12_on_makes_the_chosen_device_current():
+    for version, chosen in ("13000", "1"), ("12000", "1"), ("11080", "0"):
+        answers = dict(run(SHARED, "choice", SIM_RUNTIME_VERSION=version))
+        equal((version, answers["chosen"], answers["used"]), (version, chosen, "1"))
+
+
+@case
 def an_entry_point_that_the_driver_lacks_answers_36():
     answers = dict(run(SHARED, "answers", STAND_IN_MISSING="cuEventSynchronize"))
     equal(answers["cudaEventSynchronize(NULL)"], "36")
