@@ -4,6 +4,8 @@
  */
 #include "driver.h"
 
+#include <cudaProfiler.h>
+
 static CUresult needs_context(const struct thread *thread) {
     struct context *context;
     return context_current(thread, &context);

@@ -346,9 +346,16 @@ struct pool {
 };
 
 CUresult pools_start(struct device *device);
+/* NULL when out of memory. */
+struct pool *pool_make(struct device *device);
 /* The pool behind a handle; 1 if there is none. */
 CUresult pool_named(CUmemoryPool handle, struct pool **pool);
 bool pool_may_access(const struct pool *pool, const struct device *device);
+
+/* Both under memory_lock. Gives back free arenas as long as the pool keeps `keep` bytes. */
+void pool_trim(struct pool *pool, uint64_t keep);
+/* A destroyed pool without live memory goes, if its last free has happened; else a later synchronise tries again. */
+bool pool_end(struct pool *pool);
 
 /* Both under memory_lock. *wait_for: what the allocation must come after besides its stream, held; or NULL. */
 CUresult pool_alloc(struct pool *pool, size_t bytes, const struct stream *stream, CUdeviceptr *address,
