@@ -67,12 +67,20 @@ static bool is_of_other_namespace(const struct process *process) {
     return seen != 0 && seen != process->segment->header.pid_namespace;
 }
 
+/* exec keeps pid and start time, and the segment of the program that was there before stays behind. */
+static bool is_of_earlier_program(const struct process *process) {
+    char command[sizeof(process->segment->header.command) + 1] = {0};
+    if (process->segment == NULL) return false;
+    memcpy(command, process->segment->header.command, sizeof(process->segment->header.command));
+    return !procfs_still_runs(process->pid, command, strrchr(process->file.path, '/') + 1, process->file.inode);
+}
+
 static void identify(struct process *process, const struct procfs_process *owner) {
     process->liveness = LIVENESS_ALIVE;
     process->pid = owner->pid;
     read_segment(process);
     if (process->liveness == LIVENESS_ALIVE &&
-        (is_of_other_namespace(process) ||
+        (is_of_other_namespace(process) || is_of_earlier_program(process) ||
          (process->segment != NULL && process->segment->header.state == POOLCUDA_ENDED)))
         process->liveness = LIVENESS_ENDED;
 }

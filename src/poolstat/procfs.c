@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "memory.h"
 
@@ -105,6 +106,38 @@ void procfs_forget(void) {
     free(all);
     all = NULL;
     all_count = 0;
+}
+
+static bool runs_program(uint32_t pid, const char *program) {
+    char link[64], path[4096];
+    snprintf(link, sizeof(link), "/proc/%u/exe", pid);
+    const ssize_t length = readlink(link, path, sizeof(path) - 1);
+    if (length <= 0) return true; /* we may not know */
+    path[length] = '\0';
+    const char *slash = strrchr(path, '/');
+    /* A name may be cut in the segment, and the link says when the file was deleted. */
+    return strncmp(slash == NULL ? path : slash + 1, program, strlen(program)) == 0;
+}
+
+static bool maps_file(uint32_t pid, const char *file_name, uint64_t inode) {
+    char path[64], *line = NULL;
+    size_t size = 0;
+    bool found = false;
+    snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return true;
+    while (!found && getline(&line, &size, file) > 0) {
+        unsigned long long number;
+        found =
+            sscanf(line, "%*s %*s %*s %*s %llu", &number) == 1 && number == inode && strstr(line, file_name) != NULL;
+    }
+    free(line);
+    fclose(file);
+    return found;
+}
+
+bool procfs_still_runs(uint32_t pid, const char *program, const char *file_name, uint64_t inode) {
+    return runs_program(pid, program) || maps_file(pid, file_name, inode);
 }
 
 uint64_t procfs_pid_namespace(uint32_t pid) {

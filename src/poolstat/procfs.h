@@ -27,6 +27,9 @@ void procfs_forget(void);
 /* Every pid that we see, ended by 0. The caller frees it. */
 uint32_t *procfs_pids(void);
 
+/* False when the process runs a program of another name and has no file of this name and inode mapped. */
+bool procfs_still_runs(uint32_t pid, const char *program, const char *file_name, uint64_t inode);
+
 uint64_t procfs_pid_namespace(uint32_t pid); /* its number; 0 when we may not know it. pid 0: our own */
 bool procfs_sees_all(void);                  /* we are in the machine's first pid namespace */
 

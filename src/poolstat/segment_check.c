@@ -71,7 +71,7 @@ enum segment_result segment_check_header(const struct poolcuda_header *header, u
                  "has layout version %u, and this poolstat reads version %u: use the poolstat of the same release as "
                  "the library",
                  header->version, POOLCUDA_LAYOUT_VERSION);
-    else if (header->header_bytes < sizeof(*header) || header->total_bytes > POOLCUDA_SHM_MAX_BYTES ||
+    else if (header->header_bytes < sizeof(*header) || header->total_bytes > (uint64_t)POOLCUDA_SHM_MAX_BYTES ||
              header->header_bytes > header->total_bytes)
         snprintf(why, SEGMENT_WHY_SIZE, "is damaged: its sizes (header %u, total %" PRIu64 ") cannot be right",
                  header->header_bytes, header->total_bytes);

@@ -51,9 +51,9 @@ def folder_of_segments():
 
 
 @contextlib.contextmanager
-def guest(folder, *words, wrapper=()):
+def guest(folder, *words, wrapper=(), program=SYNTHETIC):
     """A process with a segment; it ends with the block."""
-    process = subprocess.Popen([*wrapper, SYNTHETIC, str(folder), *words], stdin=subprocess.PIPE,
+    process = subprocess.Popen([*wrapper, program, str(folder), *words], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline().split(maxsplit=2)

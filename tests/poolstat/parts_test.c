@@ -155,7 +155,7 @@ static void measures_are_never_negative_and_never_wrap(void **state) {
 static void bounds_of_classes_and_buckets_are_those_of_the_layout(void **state) {
     (void)state;
     assert_true(derive_class_bytes(0) == 512);
-    assert_true(derive_class_bytes(11) == 1024 * 1024);
+    assert_true(derive_class_bytes(11) == UINT64_C(1) << 20);
     assert_true(derive_class_bytes(POOLCUDA_SIZE_CLASSES - 1) == UINT64_MAX);
     assert_true(derive_bucket_start(0) == 0);
     assert_true(derive_bucket_end(0) == 2);

@@ -11,6 +11,7 @@
  *   bare      no pool yet
  *   negative  more was freed than allocated
  *   hostile   strings with control characters, invalid UTF-8, direction marks, and no terminator
+ *   exec      becomes another program (sleep)
  *   ended, starting, other-version, other-magic
  */
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 
 #include "poolcuda/stats.h"
 
-#define MIB (1024u * 1024u)
+#define MIB (UINT64_C(1) << 20)
 #define CONFIG 4u
 #define POOLS 6u
 #define CELLS 8u
@@ -121,8 +122,8 @@ static void fill_plain_pool(struct poolcuda_header *header) {
     pool->class_allocs[0] = 600;
     pool->class_hits[0] = 540;
     pool->class_frees[0] = 590;
-    pool->class_alloc_bytes[0] = 600 * 512;
-    pool->class_freed_bytes[0] = 590 * 512;
+    pool->class_alloc_bytes[0] = UINT64_C(600) * 512;
+    pool->class_freed_bytes[0] = UINT64_C(590) * 512;
     pool->class_cached_bytes[15] = 24 * MIB;
     pool->class_allocs[POOLCUDA_SIZE_CLASSES - 1] = 1;
     pool->hit_ns[8] = 20;
@@ -279,6 +280,7 @@ int main(int argc, char **argv) {
     if ((has("busy") || has("torn")) && pthread_create(&writer, NULL, write_for_ever, header) != 0) return 3;
     printf("ready %d %s\n", getpid(), path);
     fflush(stdout);
+    if (has("exec")) execl("/bin/sleep", "sleep", "60", (char *)NULL);
     for (char byte; read(STDIN_FILENO, &byte, 1) > 0;) continue;
     return 0;
 }

@@ -3,12 +3,15 @@
 import fcntl
 import os
 import pty
+import shutil
 import signal
 import struct
 import subprocess
 import termios
+import time
 
-from common import (MIB, POOLSTAT, document, expect, expect_in, folder_of_segments, guest, one_guest, poolstat)
+from common import (MIB, POOLSTAT, SYNTHETIC, document, expect, expect_in, folder_of_segments, guest, one_guest,
+                    poolstat)
 from tap import case, main, skip
 
 
@@ -136,6 +139,27 @@ def segment_of_an_earlier_process_with_the_same_pid_is_not_listed():
         started.path.rename(folder / f"poolcuda-{uid}-{pid}-{int(ticks) - 1}")
         expect(poolstat(folder=folder).code, 1, "code of the table")
         expect(poolstat("show", started.pid, folder=folder).code, 5, "code of show")
+
+
+@case
+def segment_of_the_program_before_an_exec_is_not_listed():
+    with one_guest("exec") as (folder, started):
+        deadline = time.monotonic() + 10
+        while os.readlink(f"/proc/{started.pid}/exe") == os.path.realpath(SYNTHETIC):
+            if time.monotonic() > deadline:
+                raise AssertionError("the guest did not become another program")
+            time.sleep(0.01)
+        expect(poolstat(folder=folder).code, 1, "code of the table")
+        expect(poolstat("show", started.pid, folder=folder).code, 5, "code of show")
+
+
+@case
+def program_that_was_renamed_is_still_listed():
+    with folder_of_segments() as folder:
+        program = shutil.copy(SYNTHETIC, folder / "before")
+        with guest(folder, program=program) as started:
+            os.rename(program, folder / "after")
+            expect([process["pid"] for process in document(folder=folder)["processes"]], [started.pid])
 
 
 @case
