@@ -58,8 +58,14 @@ struct device_info {
 
 struct device_ops {
     /* The calling thread's current context. *out is set when the answer is 0; a NULL handle means that none is current.
-     * Cannot block; called on every hit. */
+     * Cannot block. */
     int (*context_current)(void *self, struct device_context *out);
+
+    /* Its handle alone, NULL when none is current. Cannot block; called on every hit. */
+    int (*current_handle)(void *self, void **handle);
+
+    /* context_synchronize of the calling thread's current context. */
+    int (*current_synchronize)(void *self);
 
     /* Take a segment of exactly `bytes` (a multiple of 512) in `context`, whatever context is current. PLAIN: `stream`
      * is ignored. May block for long. 0, or the driver's code: 2 when it has no more. */

@@ -48,6 +48,17 @@ static int context_current(void *self, struct device_context *out) {
     return remember_ordinal(driver, handle, &out->ordinal);
 }
 
+static int current_handle(void *self, void **handle) {
+    CUcontext current = NULL;
+    const CUresult result = driver_of(self)->call.context_get_current(&current);
+    *handle = current;
+    return (int)result;
+}
+
+static int current_synchronize(void *self) {
+    return (int)driver_of(self)->call.context_synchronize();
+}
+
 void device_driver_forget_contexts(struct device_driver *driver) {
     pthread_mutex_lock(&driver->contexts_lock);
     for (size_t i = 0; i < DRIVER_CONTEXTS; i++)
@@ -190,6 +201,8 @@ const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(voi
     pthread_mutex_init(&driver->contexts_lock, NULL);
     driver->ops = (struct device_ops){
         .context_current = context_current,
+        .current_handle = current_handle,
+        .current_synchronize = current_synchronize,
         .segment_alloc = segment_alloc,
         .segment_release = segment_release,
         .context_synchronize = context_synchronize,

@@ -94,6 +94,18 @@ static int memory_info(void *self, struct device_context context, size_t *free_b
     return result;
 }
 
+static int current_handle(void *self, void **handle) {
+    struct device_context context;
+    const int result = context_current(self, &context);
+    *handle = context.handle;
+    return result;
+}
+
+static int current_synchronize(void *self) {
+    struct runtime_only *runtime = runtime_of(self);
+    return runtime->asynchronous ? runtime->synchronize() : DEVICE_OK;
+}
+
 static bool context_primary(void *self, struct device_context context) {
     (void)self;
     (void)context;
@@ -139,6 +151,8 @@ bool runtime_only_bind(struct runtime_only *runtime, void *(*lookup)(void *arg, 
         runtime->asynchronous = lookup(arg, starts_work[i]) != NULL;
     runtime->ops = (struct device_ops){
         .context_current = context_current,
+        .current_handle = current_handle,
+        .current_synchronize = current_synchronize,
         .segment_alloc = segment_alloc,
         .segment_release = segment_release,
         .context_synchronize = context_synchronize,

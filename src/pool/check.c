@@ -10,9 +10,9 @@
 
 /* Sums of a walk, to be compared with what the pool keeps. */
 struct walk {
-    uint64_t live, requested, reserved, idle, waiting, ordered, retired, releasable;
-    uint64_t live_blocks, in_table, idle_blocks, resting, segments;
-    size_t largest_idle, largest_resting;
+    uint64_t live, requested, reserved, idle, waiting, ordered, retired, releasable, live_blocks, in_table, idle_blocks,
+        segments;
+    size_t largest;
 };
 
 #define HOLDS(condition) \
@@ -39,13 +39,8 @@ static const char *check_block(const struct pool *pool, const struct segment *se
         HOLDS((!block->after || block->after->state != BLOCK_IDLE) && "idle neighbours are merged");
         walk->idle += block->size;
         walk->idle_blocks++;
-        if (block->size > walk->largest_idle) walk->largest_idle = block->size;
-        return NULL;
-    case BLOCK_RESTING:
-        HOLDS(rest_find(&pool->rest, block->size) && "a resting block's bin is its size's");
-        walk->idle += block->size;
-        walk->resting++;
-        if (block->size > walk->largest_resting) walk->largest_resting = block->size;
+        if (block->size > walk->largest) walk->largest = block->size;
+        if (block->size == segment->size) walk->releasable += block->size;
         return NULL;
     case BLOCK_ORDERED:
         walk->ordered += block->size;
@@ -79,26 +74,11 @@ static const char *check_index(const struct free_index *index, const struct walk
         }
     }
     HOLDS(count == walk->idle_blocks && count == index->count && "every idle block is in the index");
-    HOLDS(index->largest == walk->largest_idle && "the index knows its largest block");
+    HOLDS(index->largest == walk->largest && "the index knows its largest block");
     return NULL;
 }
 
-static const char *check_rest(const struct rest *rest, const struct walk *walk) {
-    size_t count = 0;
-    for (unsigned bin = 0; bin < REST_BINS; bin++) {
-        for (const struct block *block = rest->heads[bin]; block; block = block->next, count++) {
-            HOLDS(block->state == BLOCK_RESTING && "only resting blocks are in bins");
-            HOLDS(block->size == rest->heads[bin]->size && "a bin holds one size");
-            HOLDS((block->previous ? block->previous->next == block : block == rest->heads[bin]) &&
-                  "a bin is linked both ways");
-        }
-    }
-    HOLDS(count == walk->resting && count == rest->count && count <= REST_MOST && "every resting block is in a bin");
-    HOLDS(rest->largest == walk->largest_resting && "the bins know their largest block");
-    return NULL;
-}
-
-static const char *check_figures(struct pool *pool) {
+static const char *check_figures(const struct pool *pool) {
     const struct poolcuda_pool *figures = pool->figures;
     const struct poolcuda_cell *cell = pool->cell;
     HOLDS(figures->sequence % 2 == 0 && "nobody writes the figures without the lock");
@@ -106,7 +86,7 @@ static const char *check_figures(struct pool *pool) {
     HOLDS(figures->idle_bytes == pool->idle_bytes && figures->waiting_bytes == pool->waiting_bytes &&
           "figures: cached");
     HOLDS(figures->releasable_bytes == pool->releasable && "figures: releasable");
-    HOLDS(figures->largest_free_bytes == heap_largest(pool) && "figures: largest free block");
+    HOLDS(figures->largest_free_bytes == pool->idle.largest && "figures: largest free block");
     HOLDS(figures->segment_alloc_bytes - figures->segment_release_bytes >= pool->reserved && "figures: segment bytes");
     HOLDS(figures->segment_allocs - figures->segment_releases >= pool->segment_count && "figures: segments");
     HOLDS(cell->alloc_live_bytes - cell->freed_live_bytes == pool->live && "figures: live");
@@ -124,22 +104,19 @@ static const char *check_figures(struct pool *pool) {
 }
 
 /* Under pool->lock. */
-static const char *check_pool(struct pool *pool) {
+static const char *check_pool(const struct pool *pool) {
     struct walk walk = {0};
     for (const struct segment *segment = pool->segments; segment; segment = segment->next) {
         HOLDS(segment->pool == pool && "a segment knows its pool");
         HOLDS(registry_segment(&pool->system->registry, segment->address) == segment && "a segment is in the table");
         HOLDS(segment->first && segment->first->address == segment->address && !segment->first->before &&
               "blocks begin with their segment");
-        uint64_t sum = 0, used = 0;
+        uint64_t sum = 0;
         for (const struct block *block = segment->first; block; block = block->after) {
             const char *broken = check_block(pool, segment, block, &walk);
             if (broken) return broken;
             sum += block->size;
-            if (block->state != BLOCK_IDLE && block->state != BLOCK_RESTING) used += block->size;
         }
-        HOLDS(used == segment->used && "a segment knows what of it is used");
-        if (used == 0) walk.releasable += segment->size;
         HOLDS(sum == segment->size && "blocks fill their segment");
         walk.reserved += segment->size;
         walk.segments++;
@@ -156,7 +133,6 @@ static const char *check_pool(struct pool *pool) {
     HOLDS(walk.live + walk.idle + walk.waiting + walk.ordered + walk.retired == walk.reserved &&
           "every byte is accounted for");
     const char *broken = check_index(&pool->idle, &walk);
-    if (!broken) broken = check_rest(&pool->rest, &walk);
     return broken ? broken : check_figures(pool);
 }
 

@@ -7,6 +7,7 @@
 #include "pool/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/log.h"
 
@@ -44,8 +45,9 @@ static struct device_state *device_add(struct pool_system *system, struct device
 static struct pool *pool_add(struct pool_system *system, struct device_state *device, struct device_context context) {
     for (struct pool *old = atomic_load(&system->pools); old; old = old->next)
         if (old->context.handle == context.handle && old->device == device) return old;
-    struct pool *pool = calloc(1, sizeof *pool);
+    struct pool *pool = aligned_alloc(_Alignof(struct pool), sizeof *pool);
     if (!pool) return NULL;
+    memset(pool, 0, sizeof *pool);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->changed, NULL);
     pool->system = system;
@@ -68,9 +70,13 @@ static struct context_entry *entry_of(struct pool_system *system, const void *ha
 
 /* A context that was not seen before: the questions go to the driver with no lock held, so two threads may ask at once;
  * the first answer stays. */
-static struct pool *context_adopt(struct pool_system *system, struct device_context context,
-                                  enum poolcuda_pass_reason *reason) {
+static struct pool *context_adopt(struct pool_system *system, const void *handle, enum poolcuda_pass_reason *reason) {
     const struct device_ops *ops = system->ops;
+    struct device_context context;
+    if (ops->context_current(ops->self, &context) != DEVICE_OK || context.handle != handle) {
+        *reason = POOLCUDA_PASS_no_context;
+        return NULL;
+    }
     bool primary = ops->context_primary(ops->self, context);
     struct device_info info = {0};
     if (primary) ops->device_describe(ops->self, context, &info);
@@ -96,31 +102,31 @@ static struct pool *context_adopt(struct pool_system *system, struct device_cont
     return pool;
 }
 
-struct pool *contexts_pool(struct pool_system *system, struct device_context context,
-                           enum poolcuda_pass_reason *reason) {
-    uint64_t epoch = atomic_load_explicit(&system->epoch, memory_order_acquire);
-    if (cache.handle == context.handle && cache.epoch == epoch && cache.system == system) return cache.pool;
+/* What the calling thread found last, if it still holds. */
+static inline bool cached(const struct pool_system *system, const void *handle, uint64_t epoch) {
+    return cache.handle == handle && cache.epoch == epoch && cache.system == system;
+}
 
-    *reason = POOLCUDA_PASS_created_context;
+struct pool *contexts_known_pool(struct pool_system *system, void *handle) {
+    uint64_t epoch = atomic_load_explicit(&system->epoch, memory_order_acquire);
+    if (__builtin_expect(cached(system, handle, epoch), 1)) return cache.pool;
     pthread_mutex_lock(&system->contexts_lock);
-    struct context_entry *entry = entry_of(system, context.handle);
+    struct context_entry *entry = entry_of(system, handle);
     struct pool *pool = entry ? entry->pool : NULL;
     pthread_mutex_unlock(&system->contexts_lock);
-    if (!entry) pool = context_adopt(system, context, reason);
-    if (pool) cache = (struct context_cache){system, epoch, context.handle, pool};
+    if (pool) cache = (struct context_cache){system, epoch, handle, pool};
     return pool;
 }
 
-struct pool *contexts_known_pool(struct pool_system *system, struct device_context context) {
-    if (__builtin_expect(cache.handle == context.handle && cache.system == system &&
-                             cache.epoch == atomic_load_explicit(&system->epoch, memory_order_acquire),
-                         1))
-        return cache.pool;
+struct pool *contexts_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason) {
+    struct pool *pool = contexts_known_pool(system, handle);
+    if (__builtin_expect(pool != NULL, 1)) return pool;
     pthread_mutex_lock(&system->contexts_lock);
-    struct context_entry *entry = entry_of(system, context.handle);
-    struct pool *pool = entry ? entry->pool : NULL;
+    bool known = entry_of(system, handle) != NULL;
     pthread_mutex_unlock(&system->contexts_lock);
-    return pool;
+    if (!known) return context_adopt(system, handle, reason);
+    *reason = POOLCUDA_PASS_created_context;
+    return NULL;
 }
 
 void pool_leave(struct pool *pool) {

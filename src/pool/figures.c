@@ -40,9 +40,9 @@ void figures_begin(struct pool *pool) {
 static void end_hit(struct pool *pool) {
     struct poolcuda_pool *figures = pool->figures;
     stats_set(&figures->idle_bytes, pool->idle_bytes);
-    stats_set(&figures->largest_free_bytes, heap_largest(pool));
+    stats_set(&figures->largest_free_bytes, pool->idle.largest);
     stats_set(&figures->releasable_bytes, pool->releasable);
-    stats_set(&figures->free_blocks, pool->idle.count + pool->rest.count);
+    stats_set(&figures->free_blocks, pool->idle.count);
 }
 
 void figures_end_alloc(struct pool *pool) {
@@ -67,10 +67,10 @@ void figures_end(struct pool *pool) {
     stats_set(&figures->ordered_bytes, pool->ordered_bytes);
     stats_set(&figures->waiting_bytes, pool->waiting_bytes);
     stats_set(&figures->retired_bytes, pool->retired_bytes);
-    stats_set(&figures->largest_free_bytes, heap_largest(pool));
+    stats_set(&figures->largest_free_bytes, pool->idle.largest);
     stats_set(&figures->releasable_bytes, pool->releasable);
     stats_set(&figures->segments, pool->segment_count);
-    stats_set(&figures->free_blocks, pool->idle.count + pool->rest.count);
+    stats_set(&figures->free_blocks, pool->idle.count);
     stats_raise(&figures->peak_requested_bytes, pool->requested);
     stats_raise(&figures->peak_live_bytes, pool->live);
     stats_raise(&figures->peak_reserved_bytes, pool->reserved);
@@ -110,7 +110,6 @@ void figures_free(struct pool *pool, const struct block *block, enum pool_door d
 void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,
                    uint32_t reason) {
     uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
-    uint64_t largest = heap_largest(pool);
     struct poolcuda_event event = {
         .type = type,
         .device = pool->device->ordinal,
@@ -119,9 +118,9 @@ void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t by
         .requested_bytes = bytes,
         .live_bytes = pool->live,
         .cached_bytes = cached,
-        .largest_free_bytes = largest,
+        .largest_free_bytes = pool->idle.largest,
         .device_free_bytes = device_free,
-        .fragmentation_ppm = cached ? (uint32_t)(1000000.0 * (1.0 - (double)largest / (double)cached)) : 0,
+        .fragmentation_ppm = cached ? (uint32_t)(1000000.0 * (1.0 - (double)pool->idle.largest / (double)cached)) : 0,
     };
     stats_event(&event);
     stats_set(&stats_header()->heartbeat_ns, figures_clock());

@@ -7,6 +7,11 @@
 
 #include <assert.h>
 
+/* A segment is wholly free when its one block is idle. */
+static bool block_is_segment(const struct block *block) {
+    return block->size == block->segment->size;
+}
+
 static void free_segments_push(struct pool *pool, struct segment *segment) {
     segment->free_previous = NULL;
     segment->free_next = pool->free_segments;
@@ -25,36 +30,19 @@ static void free_segments_remove(struct pool *pool, struct segment *segment) {
     pool->releasable -= segment->size;
 }
 
-static void segment_use(struct pool *pool, struct segment *segment, size_t bytes) {
-    if (segment->used == 0) free_segments_remove(pool, segment);
-    segment->used += bytes;
-}
-
-static void segment_unuse(struct pool *pool, struct segment *segment, size_t bytes) {
-    segment->used -= bytes;
-    if (segment->used == 0) free_segments_push(pool, segment);
-}
-
-/* Idle bytes come or go: the sums. */
-static void idle_count(struct pool *pool, const struct block *block) {
-    pool->idle_bytes += block->size;
-    stats_add(&pool->figures->class_cached_bytes[stats_size_class(block->size)], block->size);
-}
-
-static void idle_uncount(struct pool *pool, const struct block *block) {
-    pool->idle_bytes -= block->size;
-    stats_add(&pool->figures->class_cached_bytes[stats_size_class(block->size)], -(uint64_t)block->size);
-}
-
 static void idle_insert(struct pool *pool, struct block *block) {
     block->state = BLOCK_IDLE;
     index_insert(&pool->idle, block);
-    idle_count(pool, block);
+    pool->idle_bytes += block->size;
+    stats_add(&pool->figures->class_cached_bytes[stats_size_class(block->size)], block->size);
+    if (block_is_segment(block)) free_segments_push(pool, block->segment);
 }
 
 static void idle_remove(struct pool *pool, struct block *block) {
     index_remove(&pool->idle, block);
-    idle_uncount(pool, block);
+    pool->idle_bytes -= block->size;
+    stats_add(&pool->figures->class_cached_bytes[stats_size_class(block->size)], -(uint64_t)block->size);
+    if (block_is_segment(block)) free_segments_remove(pool, block->segment);
 }
 
 /* `block` takes over the bytes of its neighbour behind it, whose record is given back. */
@@ -84,43 +72,9 @@ static bool block_split(struct pool *pool, struct block *block, size_t size) {
     return true;
 }
 
-/* A block in no list goes into the index, merged with its neighbours there. */
-static void settle(struct pool *pool, struct block *block) {
-    if (block->after && block->after->state == BLOCK_IDLE) {
-        idle_remove(pool, block->after);
-        block_absorb(pool, block);
-    }
-    if (block->before && block->before->state == BLOCK_IDLE) {
-        block = block->before;
-        idle_remove(pool, block);
-        block_absorb(pool, block);
-    }
-    idle_insert(pool, block);
-}
-
-static void settle_resting(struct pool *pool, struct block *block) {
-    rest_remove(&pool->rest, block);
-    idle_uncount(pool, block);
-    settle(pool, block);
-}
-
-static void settle_all(struct pool *pool) {
-    while (pool->rest.count) settle_resting(pool, rest_any(&pool->rest));
-}
-
 struct block *heap_take(struct pool *pool, size_t size, bool any) {
-    struct block *block = rest_find(&pool->rest, size);
-    if (block) {
-        rest_remove(&pool->rest, block);
-        idle_uncount(pool, block);
-        return block;
-    }
     size_t largest = any ? SIZE_MAX : policy_largest_fit(size, pool->device->max_split);
-    block = index_find(&pool->idle, size, largest);
-    if (!block && pool->rest.count) {
-        settle_all(pool);
-        block = index_find(&pool->idle, size, largest);
-    }
+    struct block *block = index_find(&pool->idle, size, largest);
     if (block) idle_remove(pool, block);
     return block;
 }
@@ -132,10 +86,9 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
     block->requested = requested;
     block->id = pool->generation << 40 | pool->next_id++;
     if (!live_table_add(&pool->table, block)) {
-        settle(pool, block);
+        heap_make_idle(pool, block);
         return NULL;
     }
-    segment_use(pool, block->segment, block->size);
     pool->live += block->size;
     pool->requested += requested;
     pool->live_blocks++;
@@ -150,24 +103,16 @@ void heap_end_life(struct pool *pool, struct block *block) {
 }
 
 void heap_make_idle(struct pool *pool, struct block *block) {
-    segment_unuse(pool, block->segment, block->size);
-    settle(pool, block);
-}
-
-void heap_rest(struct pool *pool, struct block *block) {
-    if (!rest_takes(block->size)) {
-        heap_make_idle(pool, block);
-        return;
+    if (block->after && block->after->state == BLOCK_IDLE) {
+        idle_remove(pool, block->after);
+        block_absorb(pool, block);
     }
-    if (!rest_has_room(&pool->rest, block->size)) settle_all(pool);
-    segment_unuse(pool, block->segment, block->size);
-    block->state = BLOCK_RESTING;
-    rest_insert(&pool->rest, block);
-    idle_count(pool, block);
-}
-
-size_t heap_largest(const struct pool *pool) {
-    return pool->rest.largest > pool->idle.largest ? pool->rest.largest : pool->idle.largest;
+    if (block->before && block->before->state == BLOCK_IDLE) {
+        block = block->before;
+        idle_remove(pool, block);
+        block_absorb(pool, block);
+    }
+    idle_insert(pool, block);
 }
 
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size) {
@@ -182,7 +127,6 @@ struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size)
             pool->segments = segment;
             pool->segment_count++;
             pool->reserved += size;
-            free_segments_push(pool, segment);
             return block;
         }
     }
@@ -204,18 +148,11 @@ static void unlink_segment(struct pool *pool, struct segment *segment) {
 }
 
 void heap_detach_segment(struct pool *pool, struct segment *segment) {
-    assert(segment->used == 0 && "only a wholly free segment is given back");
-    for (struct block *block = segment->first; block; block = block->after) {
-        if (block->state != BLOCK_RESTING) continue;
-        settle_resting(pool, block);
-        block = segment->first; /* idle: the loop goes on behind it */
-    }
     struct block *block = segment->first;
-    assert(block->size == segment->size && "idle blocks of a wholly free segment are one when all are merged");
+    assert(block->state == BLOCK_IDLE && block_is_segment(block) && "only a wholly free segment is given back");
     idle_remove(pool, block);
     records_put_block(&pool->records, block);
     segment->first = NULL;
-    free_segments_remove(pool, segment);
     unlink_segment(pool, segment);
 }
 
@@ -231,7 +168,6 @@ void heap_forget(struct pool *pool) {
     }
     live_table_free(&pool->table);
     pool->idle = (struct free_index){0};
-    pool->rest = (struct rest){0};
     pool->waiting = NULL;
     pool->free_segments = NULL;
     pool->live = pool->requested = pool->live_blocks = pool->releasable = 0;

@@ -35,30 +35,36 @@ enum block_state {
     BLOCK_LIVE = 1, /* the program's; in the pool's table of live blocks */
     BLOCK_LEAVING,  /* its free waits for the device; counted as live, found by nobody */
     BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the free index */
-    BLOCK_RESTING,  /* idle too, in a bin of its size and not merged yet (rest.c) */
     BLOCK_ORDERED,  /* free in the order of one stream */
     BLOCK_WAITING,  /* free once the device has been waited for; in pool->waiting */
     BLOCK_RETIRED   /* the wait for it failed: never given out again */
 };
 
+/* One cache line: an operation touches its block and neighbours and little else. */
 struct block {
-    uint64_t address;
-    size_t size;      /* rounded */
-    size_t requested; /* LIVE, LEAVING: what the program asked for */
-    uint64_t id;      /* LIVE, LEAVING: unique in the process */
+    _Alignas(64) uint64_t address;
+    size_t size; /* rounded */
     struct segment *segment;
-    struct block *before, *after;  /* neighbours in the segment, in the order of addresses */
-    struct block *previous, *next; /* IDLE: in the list of its class; RESTING: in its bin; WAITING: in pool->waiting;
-                                      unused record: next free one */
+    struct block *before, *after; /* neighbours in the segment, in the order of addresses */
+    union {
+        struct {              /* LIVE, LEAVING */
+            size_t requested; /* what the program asked for */
+            uint64_t id;      /* unique in the process */
+        };
+        struct { /* IDLE: the list of its class; WAITING: pool->waiting; unused record: the next one */
+            struct block *previous, *next;
+        };
+    };
     enum block_state state;
 };
+
+_Static_assert(sizeof(struct block) == 64, "a block's record is one cache line");
 
 struct segment {
     uint64_t address;
     size_t size;
     struct pool *pool;
     struct block *first;
-    size_t used;                               /* bytes of its blocks that are not idle: 0 makes it wholly free */
     struct segment *previous, *next;           /* pool->segments, or a caller's list of segments to release */
     struct segment *free_previous, *free_next; /* wholly free: in pool->free_segments */
 };
@@ -84,28 +90,6 @@ void index_remove(struct free_index *index, struct block *block);
 struct block *index_find(const struct free_index *index, size_t size, size_t largest);
 /* The list that a block of this size belongs to, as first * INDEX_SECOND_LEVELS + second. */
 unsigned index_class(size_t size);
-
-/* ---- rest.c: blocks just freed, by their exact size ---- */
-
-#define REST_BINS 64
-#define REST_MOST 64           /* blocks that rest at once */
-#define REST_LARGEST (1 * MIB) /* larger ones are merged at once: where they lie matters more than the time it takes \
-                                */
-
-struct rest {
-    struct block *heads[REST_BINS]; /* each bin holds blocks of one size */
-    size_t count;
-    size_t largest; /* size of the largest, 0 when there is none */
-};
-
-/* Do blocks of this size rest at all? */
-bool rest_takes(size_t size);
-/* Is there room for a block of this size, and its bin not another size's? */
-bool rest_has_room(const struct rest *rest, size_t size);
-void rest_insert(struct rest *rest, struct block *block);
-void rest_remove(struct rest *rest, struct block *block);
-struct block *rest_find(const struct rest *rest, size_t size);
-struct block *rest_any(const struct rest *rest);
 
 /* ---- records.c: host memory for block and segment records. Guarded by the pool's lock ---- */
 
@@ -189,34 +173,33 @@ struct device_state {
 
 enum pool_status { POOL_OPEN, POOL_CLOSED };
 
+/* What a hit touches stands first. */
 struct pool {
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* status became OPEN, or inside became 0 while CLOSED */
+    _Alignas(64) pthread_mutex_t lock;
+    enum pool_status status;
+    unsigned inside; /* calls that are between two holds of the lock */
     struct pool_system *system;
     struct device_state *device;
-    struct device_context context;
-    enum segment_kind kind;
-    uint64_t generation;
-    enum pool_status status;
-    unsigned inside;  /* calls that are between two holds of the lock */
-    unsigned closers; /* pool_context_close calls that await their settle */
-
-    struct live_table table; /* LIVE blocks */
-    struct free_index idle;
-    struct rest rest;
-    struct block *waiting; /* WAITING blocks, newest first */
-    struct segment *segments;
-    struct segment *free_segments; /* the wholly free ones */
-    struct record_store records;
-
-    /* sums over the blocks */
-    uint64_t live, requested, reserved, idle_bytes, ordered_bytes, waiting_bytes, retired_bytes, releasable;
-    uint64_t live_blocks, segment_count;
-    uint64_t next_id;
-
     struct poolcuda_pool *figures;
     struct poolcuda_cell *cell;
-    struct pool *next; /* system->pools */
+    struct device_context context;
+    uint64_t generation, next_id;
+
+    /* sums over the blocks */
+    uint64_t live, requested, live_blocks, idle_bytes, releasable;
+    uint64_t reserved, segment_count, ordered_bytes, waiting_bytes, retired_bytes;
+
+    struct live_table table; /* LIVE blocks */
+    struct record_store records;
+    struct segment *free_segments; /* the wholly free ones */
+    struct free_index idle;
+
+    struct segment *segments;
+    struct block *waiting; /* WAITING blocks, newest first */
+    enum segment_kind kind;
+    unsigned closers;       /* pool_context_close calls that await their settle */
+    pthread_cond_t changed; /* status became OPEN, or inside became 0 while CLOSED */
+    struct pool *next;      /* system->pools */
 };
 
 struct context_entry {
@@ -244,11 +227,11 @@ struct pool_system {
     struct capture_probe *probes; /* guarded by probes_lock */
 };
 
-/* The pool of `context`, made at its first use; NULL when it is not to be pooled (*reason says why). */
-struct pool *contexts_pool(struct pool_system *system, struct device_context context,
-                           enum poolcuda_pass_reason *reason);
-/* The same without making one: NULL when the context has none. */
-struct pool *contexts_known_pool(struct pool_system *system, struct device_context context);
+/* The pool of the calling thread's current context, made at its first use; NULL when it is not to be pooled (*reason
+ * says why). */
+struct pool *contexts_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason);
+/* The pool of a context, NULL when it has none. */
+struct pool *contexts_known_pool(struct pool_system *system, void *handle);
 /* Leave the pool after a driver call: counterpart of pool->inside++. Under pool->lock. */
 void pool_leave(struct pool *pool);
 
@@ -259,12 +242,8 @@ void pool_leave(struct pool *pool);
 struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, bool whole);
 /* Take a fitting idle block out of the index, NULL when there is none. `any`: whatever POOL_MAX_SPLIT_MB says. */
 struct block *heap_take(struct pool *pool, size_t size, bool any);
-/* A used block that is in no list becomes idle: merged with idle neighbours, into the index. */
+/* A block that is in no list becomes idle: merged with idle neighbours, into the index. */
 void heap_make_idle(struct pool *pool, struct block *block);
-/* The same for a block that may be wanted again at once: it rests unmerged. */
-void heap_rest(struct pool *pool, struct block *block);
-/* Exact size of the largest idle block. */
-size_t heap_largest(const struct pool *pool);
 /* A LEAVING block stops being live. */
 void heap_end_life(struct pool *pool, struct block *block);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */

@@ -107,8 +107,8 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     if (!bytes || !address) return pass(POOLCUDA_PASS_zero_or_null);
     if (atomic_load_explicit(&system->captures, memory_order_relaxed)) return pass(POOLCUDA_PASS_capture);
     uint64_t began = sample_begin();
-    struct device_context context;
-    if (system->ops->context_current(system->ops->self, &context) != DEVICE_OK || !context.handle)
+    void *context = NULL;
+    if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context)
         return pass(POOLCUDA_PASS_no_context);
     enum poolcuda_pass_reason reason;
     struct pool *pool = contexts_pool(system, context, &reason);
@@ -206,7 +206,7 @@ static struct block *claim_in(struct pool *pool, uint64_t address) {
 }
 
 /* In any pool; first in the one of the current context, where it mostly is. */
-static struct block *claim(struct pool_system *system, struct device_context context, uint64_t address) {
+static struct block *claim(struct pool_system *system, void *context, uint64_t address) {
     struct pool *pool = contexts_known_pool(system, context);
     struct block *block = pool ? claim_in(pool, address) : NULL;
     if (__builtin_expect(block != NULL, 1)) return block;
@@ -227,7 +227,7 @@ static int free_finish(struct pool *pool, struct block *block, enum block_state 
     heap_end_life(pool, block);
     figures_free(pool, block, door);
     if (__builtin_expect(state == BLOCK_IDLE, 1)) {
-        heap_rest(pool, block);
+        heap_make_idle(pool, block);
         stats_add(&pool->figures->waits, 1);
         figures_end_free(pool);
     } else if (state == BLOCK_WAITING) {
@@ -269,33 +269,37 @@ static int COLD free_in_capture(struct pool *pool, struct block *block, enum poo
     return code;
 }
 
-/* The claimed block, or NULL and *code the answer. */
-static struct block *free_begin(struct pool_system *system, uint64_t address, int *code) {
-    struct device_context context;
-    *code = system->ops->context_current(system->ops->self, &context);
-    if (__builtin_expect(*code != DEVICE_OK || !context.handle, 0)) {
+/* The claimed block, or NULL and *code the answer. *context: the calling thread's current one. */
+static struct block *free_begin(struct pool_system *system, uint64_t address, void **context, int *code) {
+    *context = NULL;
+    *code = system->ops->current_handle(system->ops->self, context);
+    if (__builtin_expect(*code != DEVICE_OK || !*context, 0)) {
         *code = free_without_context(system, address, *code);
         return NULL;
     }
-    struct block *block = claim(system, context, address);
+    struct block *block = claim(system, *context, address);
     if (__builtin_expect(!block, 0)) *code = free_unknown(system, address);
     return block;
 }
 
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
     int code;
-    struct block *block = free_begin(system, address, &code);
+    void *context;
+    struct block *block = free_begin(system, address, &context, &code);
     if (!block) return code;
     struct pool *pool = block->segment->pool;
     if (__builtin_expect(atomic_load_explicit(&system->captures, memory_order_relaxed) != 0, 0))
         return free_in_capture(pool, block, door);
-    code = system->ops->context_synchronize(system->ops->self, pool->context);
+    const struct device_ops *ops = system->ops;
+    code = __builtin_expect(pool->context.handle == context, 1) ? ops->current_synchronize(ops->self)
+                                                                : ops->context_synchronize(ops->self, pool->context);
     return free_waited(pool, block, code, door);
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
     int code;
-    struct block *block = free_begin(system, address, &code);
+    void *context;
+    struct block *block = free_begin(system, address, &context, &code);
     if (!block) return code;
     struct pool *pool = block->segment->pool;
     code = system->ops->stream_synchronize(system->ops->self, pool->context, stream);
@@ -379,8 +383,7 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
         totals->releasable += pool->releasable;
         totals->blocks_live += pool->live_blocks;
         totals->segments += pool->segment_count;
-        size_t largest = heap_largest(pool);
-        if (largest > totals->largest_free) totals->largest_free = largest;
+        if (pool->idle.largest > totals->largest_free) totals->largest_free = pool->idle.largest;
         pthread_mutex_unlock(&pool->lock);
     }
 }

@@ -98,6 +98,16 @@ static int context_synchronize(void *self, struct device_context context) {
     return __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
 }
 
+static int current_handle(void *self, void **handle) {
+    (void)self;
+    *handle = current.handle;
+    return DEVICE_OK;
+}
+
+static int current_synchronize(void *self) {
+    return context_synchronize(self, current);
+}
+
 static int stream_synchronize(void *self, struct device_context context, struct device_stream stream) {
     struct fake_device *fake = self;
     (void)context;
@@ -134,6 +144,8 @@ static void device_describe(void *self, struct device_context context, struct de
 void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
     *fake = (struct fake_device){
         .ops = {.context_current = context_current,
+                .current_handle = current_handle,
+                .current_synchronize = current_synchronize,
                 .segment_alloc = segment_alloc,
                 .segment_release = segment_release,
                 .context_synchronize = context_synchronize,
