@@ -95,26 +95,25 @@ void churn_empty(const struct churn_plan *plan, struct churn_side *side) {
 }
 
 /* The two loops differ in nothing but the calls, which the compiler sees through: neither pays for an indirection. */
-#define RUN(plan, side, TAKE, GIVE)                                                         \
-    do {                                                                                    \
-        for (size_t start = 0; start < (plan)->pair_count; start += (plan)->batch) {        \
-            const struct churn_pair *pairs = (plan)->pairs + start;                         \
-            for (size_t i = 0; i < (plan)->batch; i++) GIVE((side)->blocks[pairs[i].slot]); \
-            for (size_t i = 0; i < (plan)->batch; i++) {                                    \
-                void *block = TAKE(pairs[i]);                                               \
-                (side)->failures += block == NULL;                                          \
-                (side)->blocks[pairs[i].slot] = block;                                      \
-            }                                                                               \
-        }                                                                                   \
-    } while (0)
+#define RUN(TAKE, GIVE)                                                                             \
+    for (const struct churn_pair *pairs = plan->pairs + first; pairs < end; pairs += plan->batch) { \
+        for (size_t i = 0; i < plan->batch; i++) GIVE(side->blocks[pairs[i].slot]);                 \
+        for (size_t i = 0; i < plan->batch; i++) {                                                  \
+            void *block = TAKE(pairs[i]);                                                           \
+            side->failures += block == NULL;                                                        \
+            side->blocks[pairs[i].slot] = block;                                                    \
+        }                                                                                           \
+    }
 #define DEVICE_TAKE(pair) device_take((pair).size)
 #define HOST_TAKE(pair) malloc((pair).host_size)
 
-double churn_run(const struct churn_plan *plan, struct churn_side *side) {
+double churn_run(const struct churn_plan *plan, size_t first, size_t count, struct churn_side *side) {
+    const struct churn_pair *end = plan->pairs + first + count;
     uint64_t start_ns = measure_now_ns();
-    if (side->device)
-        RUN(plan, side, DEVICE_TAKE, device_give);
-    else
-        RUN(plan, side, HOST_TAKE, free);
-    return (double)(measure_now_ns() - start_ns) / (double)plan->pair_count;
+    if (side->device) {
+        RUN(DEVICE_TAKE, device_give)
+    } else {
+        RUN(HOST_TAKE, free)
+    }
+    return (double)(measure_now_ns() - start_ns) / (double)count;
 }

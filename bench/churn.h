@@ -35,14 +35,15 @@ bool churn_plan_make(struct churn_plan *plan, enum churn_order order, size_t liv
 void churn_plan_free(struct churn_plan *plan);
 
 /* One allocator's blocks: an array of `live` pointers that the caller keeps. `failures` counts allocations that failed.
- * churn_run answers the nanoseconds a pair of one pass over the plan took. */
+ * churn_run plays `count` pairs from number `first` on, both multiples of `batch`, and answers the nanoseconds a pair.
+ */
 struct churn_side {
     bool device; /* cudaMalloc and cudaFree; else malloc and free */
     void **blocks;
     size_t failures;
 };
 void churn_fill(const struct churn_plan *plan, struct churn_side *side);
-double churn_run(const struct churn_plan *plan, struct churn_side *side);
+double churn_run(const struct churn_plan *plan, size_t first, size_t count, struct churn_side *side);
 void churn_empty(const struct churn_plan *plan, struct churn_side *side);
 
 #endif

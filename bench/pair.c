@@ -25,14 +25,16 @@
 #define BOUND_FIXED_BYTES (4 << 20)
 #define REPORT_MEMORY "--report-memory"
 
-enum { PAIRS = 20000, SYNCHRONISES = 5000, WARM_PASSES = 2, MOST_REPETITIONS = 1000 };
+/* A slice is short, so that few are disturbed by other work on the machine and the median is of undisturbed ones. */
+enum { PAIRS = 20000, SLICE = 1000, SLICES = PAIRS / SLICE, SYNCHRONISES = 1000 };
+enum { WARM_PASSES = 2, MOST_REPETITIONS = 1000 };
 
 static const size_t live_counts[] = {100, 1000, 10000};
 static const size_t memory_counts[] = {1000, 10000, 100000};
 enum { LIVE_COUNTS = sizeof live_counts / sizeof live_counts[0] };
 enum { MEMORY_COUNTS = sizeof memory_counts / sizeof memory_counts[0] };
 
-/* Nanoseconds are medians over the repetitions. */
+/* Nanoseconds are medians over the slices of all repetitions. */
 struct cell {
     enum churn_order order;
     size_t live;
@@ -92,32 +94,34 @@ static bool measure_cell(struct cell *cell, const struct sizes *sizes, synchroni
                          size_t repetitions) {
     struct churn_plan plan;
     struct own_figures before = {0}, after = {0};
-    double *times = calloc(3 * repetitions, sizeof *times);
+    size_t samples = repetitions * SLICES;
+    double *times = calloc(3 * samples, sizeof *times);
     struct churn_side device = {.device = true, .blocks = calloc(cell->live, sizeof(void *))};
     struct churn_side host = {.blocks = calloc(cell->live, sizeof(void *))};
     bool ready = times != NULL && device.blocks != NULL && host.blocks != NULL &&
                  churn_plan_make(&plan, cell->order, cell->live, PAIRS, sizes->values, sizes->count);
     if (ready) {
-        double *pair_ns = times, *sync_ns = times + repetitions, *host_ns = times + 2 * repetitions;
+        double *pair_ns = times, *sync_ns = times + samples, *host_ns = times + 2 * samples;
         churn_fill(&plan, &device);
         churn_fill(&plan, &host);
         for (int i = 0; i < WARM_PASSES; i++) {
-            churn_run(&plan, &device);
-            churn_run(&plan, &host);
+            churn_run(&plan, 0, plan.pair_count, &device);
+            churn_run(&plan, 0, plan.pair_count, &host);
         }
         own_figures_read(&before);
-        for (size_t i = 0; i < repetitions; i++) {
-            pair_ns[i] = churn_run(&plan, &device);
+        for (size_t i = 0; i < samples; i++) {
+            size_t first = i % SLICES * SLICE;
+            pair_ns[i] = churn_run(&plan, first, SLICE, &device);
             sync_ns[i] = synchronise_run(synchronize);
-            host_ns[i] = churn_run(&plan, &host);
+            host_ns[i] = churn_run(&plan, first, SLICE, &host);
         }
         own_figures_read(&after);
         churn_empty(&plan, &device);
         churn_empty(&plan, &host);
         churn_plan_free(&plan);
-        cell->pair_ns = measure_median(pair_ns, repetitions);
-        cell->sync_ns = measure_median(sync_ns, repetitions);
-        cell->host_ns = measure_median(host_ns, repetitions);
+        cell->pair_ns = measure_median(pair_ns, samples);
+        cell->sync_ns = measure_median(sync_ns, samples);
+        cell->host_ns = measure_median(host_ns, samples);
         cell->allocs = after.allocs - before.allocs;
         cell->hits = after.hits - before.hits;
         cell->failures = device.failures + host.failures;
@@ -268,7 +272,7 @@ static void usage(FILE *out) {
           "Measures cudaMalloc/cudaFree against malloc/free of glibc under one load, and the host memory of the pool.\n"
           "The sizes are drawn from the traces; those of glibc are divided by 1,024, and 16 to 1,024 bytes.\n"
           "\n"
-          "  -n, --repetitions N   medians of N repetitions (default 15)\n"
+          "  -n, --repetitions N   play each load N times (default 15); medians of its slices of 1,000 pairs\n"
           "  -j, --json            print one JSON document\n"
           "      " REPORT_MEMORY "   allocate one block and print the process's own bytes\n"
           "  -h, --help            this text\n"
