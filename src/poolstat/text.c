@@ -77,6 +77,9 @@ struct text text_count(uint64_t count) {
 
 struct text text_ratio(double ratio) {
     if (isnan(ratio)) return unknown;
+    /* All and nothing are said only of what is exactly that. */
+    if (ratio > 0.9995 && ratio < 1) return (struct text){">99.9%"};
+    if (ratio > 0 && ratio < 0.0005) return (struct text){"<0.1%"};
     struct text text;
     snprintf(text.s, sizeof(text.s), "%.1f%%", ratio * 100);
     return text;

@@ -21,7 +21,7 @@ void text_start(void); /* once, before any other: the character set */
 struct text text_bytes(uint64_t bytes);   /* three digits and a unit: "512 B", "1.50 GiB" */
 struct text text_duration(uint64_t ns);   /* "812 ns", "4.56 ms", "3m12s" */
 struct text text_count(uint64_t count);   /* all digits */
-struct text text_ratio(double ratio);     /* "98.7%"; NaN is unknown */
+struct text text_ratio(double ratio);     /* "98.7%", ">99.9%"; NaN is unknown */
 struct text text_cuda(uint32_t version);  /* 13000: "13.0"; 0 is unknown */
 struct text text_handle(uint64_t handle); /* "0x7f…", as a debugger shows it */
 

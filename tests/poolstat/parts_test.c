@@ -56,6 +56,10 @@ static void durations_have_a_fitting_unit(void **state) {
 static void ratios_and_versions_are_written_as_people_do(void **state) {
     (void)state;
     assert_string_equal(text_ratio(0.9871).s, "98.7%");
+    assert_string_equal(text_ratio(1).s, "100.0%");
+    assert_string_equal(text_ratio(0.99999).s, ">99.9%");
+    assert_string_equal(text_ratio(0).s, "0.0%");
+    assert_string_equal(text_ratio(0.00001).s, "<0.1%");
     assert_string_equal(text_ratio(NAN).s, "-");
     assert_string_equal(text_cuda(12080).s, "12.8");
     assert_string_equal(text_cuda(0).s, "-");
