@@ -16,10 +16,20 @@
 #define NO_RUNTIME 3        /* cudaErrorInitializationError: no real function is to be found */
 #define FIRST_VERSION 12000 /* before, cudaSetDevice did not make the device's context current */
 
-static struct pool_system *publish(struct runtime *runtime, struct pool_system *pool) {
+/* Has this runtime taken its frees from us, so that its calls come back by the driver door? */
+static bool door_below(const struct runtime *runtime) {
+    return !runtime->runtime_only && symbols_object_hooked(runtime->object);
+}
+
+static struct pool_system *decided(struct runtime *runtime, struct pool_system *pool) {
     atomic_store_explicit(&runtime->pool, pool, memory_order_release);
     atomic_store(&runtime->decision, RUNTIME_DECIDED);
     return pool;
+}
+
+static struct pool_system *undecided(struct runtime *runtime) {
+    atomic_store(&runtime->decision, RUNTIME_UNDECIDED);
+    return NULL;
 }
 
 static struct pool_system *decide(struct runtime *runtime) {
@@ -29,32 +39,32 @@ static struct pool_system *decide(struct runtime *runtime) {
          */
         const int code = runtime->real.cudaFree(NULL);
         if (!symbols_driver()) {
-            if (code != 0) {
-                atomic_store(&runtime->decision, RUNTIME_UNDECIDED);
-                return NULL;
-            }
+            if (code != 0) return undecided(runtime);
             struct pool_system *pool = process_start_runtime_pool(callers_lookup, runtime);
             runtime->runtime_only = pool != NULL;
-            return publish(runtime, pool);
+            return decided(runtime, pool);
         }
     }
     struct pool_system *pool = process_start_pool();
-    return publish(runtime, runtime->version >= FIRST_VERSION ? pool : NULL);
+    if (!pool || runtime->version < FIRST_VERSION) return decided(runtime, NULL);
+    /* Not initialised yet, or not over the driver that the pool is over. */
+    return door_below(runtime) ? decided(runtime, pool) : undecided(runtime);
 }
 
 /* The pool that the door may serve this runtime from, NULL when the call is the runtime's. Of threads that come at once
  * one decides; the others go to the runtime. */
 static struct pool_system *pool_of(struct runtime *runtime) {
-    int undecided = RUNTIME_UNDECIDED;
+    int expected = RUNTIME_UNDECIDED;
     if (atomic_load(&runtime->decision) == RUNTIME_UNDECIDED &&
-        atomic_compare_exchange_strong(&runtime->decision, &undecided, RUNTIME_DECIDING))
+        atomic_compare_exchange_strong(&runtime->decision, &expected, RUNTIME_DECIDING))
         return decide(runtime);
     return atomic_load_explicit(&runtime->pool, memory_order_acquire);
 }
 
-/* Will this runtime come back to us by the driver door, as far as we know? */
-static bool door_below(const struct runtime *runtime) {
-    return !runtime->runtime_only && symbols_object_hooked(runtime->object);
+/* The pool that has to be asked about an address before the runtime is: nobody below this runtime will ask. */
+static struct pool_system *pool_of_frees(struct runtime *runtime) {
+    struct pool_system *pool = pool_of(runtime);
+    return pool || door_below(runtime) ? pool : atomic_load_explicit(&process_driver_pool, memory_order_acquire);
 }
 
 /* A call that no door below will count. */
@@ -141,7 +151,7 @@ static bool answer_free(const struct runtime *runtime, enum mark_call call, uint
 static int ENTRY_COLD free_slowly(const void *caller, void *address, bool asked, int code) {
     struct runtime *runtime = callers_runtime(caller);
     if (!runtime) return NO_RUNTIME;
-    struct pool_system *pool = pool_of(runtime);
+    struct pool_system *pool = pool_of_frees(runtime);
     if (!asked && pool && address) {
         asked = true;
         code = pool_free(pool, (uint64_t)(uintptr_t)address, POOL_DOOR_RUNTIME);
@@ -189,7 +199,7 @@ int entry_cudaMallocAsync_ptsz(void **out, size_t bytes, void *stream) {
 static int free_async(struct runtime *runtime, int (*real)(void *, void *), void *address,
                       struct device_stream stream) {
     if (!real) return NO_RUNTIME;
-    struct pool_system *pool = pool_of(runtime);
+    struct pool_system *pool = pool_of_frees(runtime);
     const uint64_t value = (uint64_t)(uintptr_t)address;
     const bool asked = pool && address;
     const int code = asked ? captures_free_async(pool, value, stream, POOL_DOOR_RUNTIME) : POOL_PASS;

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads a process's figures from outside: figures PID prints `name value` lines, sums over all pools and cells. Exit
+ * status 1 when the process has no segment.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "poolcuda/stats.h"
+
+static const void *at(const struct poolcuda_header *header, struct poolcuda_section section, uint32_t i) {
+    return (const char *)header + section.offset + (size_t)i * section.stride;
+}
+
+static unsigned long long start_ticks(const char *pid) {
+    char path[64], text[1024] = "";
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    const size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = 0;
+    const char *field = strrchr(text, ')');
+    for (int i = 2; field && i < 22; i++) field = strchr(field + 1, ' ');
+    return field ? strtoull(field, NULL, 10) : 0;
+}
+
+int main(int argc, char **argv) {
+    char path[128];
+    struct stat status;
+    if (argc != 2) return 2;
+    snprintf(path, sizeof path, "/dev/shm/%s%u-%s-%llu", POOLCUDA_SHM_PREFIX, (unsigned)getuid(), argv[1],
+             start_ticks(argv[1]));
+    const int fd = open(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &status) != 0) return 1;
+    const struct poolcuda_header *header = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (header == MAP_FAILED) return 2;
+
+    printf("state %" PRIu32 "\nruntime_only %" PRIu32 "\ndriver_version %" PRIu32 "\n", header->state,
+           header->runtime_only, header->driver_version);
+    printf("symbols_hooked %" PRIu64 "\nproc_address_lookups %" PRIu64 "\n", header->symbols_hooked,
+           header->proc_address_lookups);
+#define PRINT_REASON(name, help) printf("pass_" #name " %" PRIu64 "\n", header->pass_through[POOLCUDA_PASS_##name]);
+    POOLCUDA_PASS_REASONS(PRINT_REASON)
+
+    unsigned pools = 0;
+    for (uint32_t i = 0; i < header->pools.count; i++)
+        pools += ((const struct poolcuda_pool *)at(header, header->pools, i))->state == POOLCUDA_POOL_OPEN;
+    printf("pools %u\n", pools);
+#define PRINT_POOL(name, unit, kind, help)                                             \
+    {                                                                                  \
+        uint64_t sum = 0;                                                              \
+        for (uint32_t i = 0; i < header->pools.count; i++)                             \
+            sum += ((const struct poolcuda_pool *)at(header, header->pools, i))->name; \
+        printf(#name " %" PRIu64 "\n", sum);                                           \
+    }
+    POOLCUDA_POOL_FIGURES(PRINT_POOL)
+#define PRINT_CELL(name, unit, kind, help)                                             \
+    {                                                                                  \
+        uint64_t sum = 0;                                                              \
+        for (uint32_t i = 0; i < header->cells.count; i++)                             \
+            sum += ((const struct poolcuda_cell *)at(header, header->cells, i))->name; \
+        printf(#name " %" PRIu64 "\n", sum);                                           \
+    }
+    POOLCUDA_CELL_COUNTERS(PRINT_CELL)
+    return 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Ends in the way that the first argument names, with live and cached blocks, and frees where programs free late: in a
+ * destructor, in an atexit handler. Prints what the late calls answer.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuda_runtime_api.h>
+
+#include "sequence.h"
+
+static void *early, *late, *last;
+
+static void at_exit(void) {
+    printf("free at exit: %d\n", (int)cudaFree(late));
+    printf("allocate at exit: %d\n", (int)cudaMalloc(&late, 4096));
+}
+
+static void __attribute__((destructor)) destructor(void) {
+    if (last) printf("free in a destructor: %d\n", (int)cudaFree(last));
+    fflush(stdout);
+}
+
+/* What a child may do with what it inherited. */
+static void fork_and_use(const char *when) {
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        void *p = NULL;
+        int code = cudaMalloc(&p, 4096);
+        printf("%s: child allocates: %d\n", when, code);
+        if (early) printf("%s: child frees its parent's: %d\n", when, (int)cudaFree(early));
+        if (code == 0) printf("%s: child frees: %d\n", when, (int)cudaFree(p));
+        fflush(stdout);
+        _exit(3);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("%s: child's status: %d\n", when, WEXITSTATUS(status));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) return 2;
+    if (strcmp(argv[1], "fork") == 0) fork_and_use("before");
+    if (cudaMalloc(&early, MIB) || cudaMalloc(&late, MIB) || cudaMalloc(&last, MIB)) return 1;
+    if (strcmp(argv[1], "fork") == 0) {
+        fork_and_use("after");
+        wait_for_reader();
+        last = NULL;
+        return cudaFree(early) || cudaFree(late);
+    }
+    if (cudaFree(early)) return 1;
+    if (strcmp(argv[1], "wait") == 0) wait_for_reader();
+    if (strcmp(argv[1], "_exit") == 0) _exit(4);
+    if (strcmp(argv[1], "abort") == 0) abort();
+    if (strcmp(argv[1], "kill") == 0) raise(SIGKILL);
+    atexit(at_exit);
+    if (strcmp(argv[1], "exit") == 0) exit(5);
+    return 6;
+}

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+"""What programs find by dlsym and cuGetProcAddress, natively and under the pool."""
+import os
+import re
+import subprocess
+
+from preload import GUESTS, SIM, SOURCE, Guest, built, environment, expect, run, same
+from tap import case, main
+
+HERE = SIM + ":" + GUESTS
+LEVELS = "preload_lookups_0", "preload_lookups_2"
+
+
+def hooked_names():
+    with open(os.path.join(SOURCE, "src/entry/hooks.h"), encoding="utf-8") as file:
+        return re.findall(r"^\s+X\((cu\w+),", file.read(), re.M)
+
+
+def look_up_versions(pool, variables=None):
+    symbols = hooked_names()
+    bases = sorted({re.sub(r"(_v\d)?(_ptsz)?$", "", symbol) for symbol in symbols})
+    names = sorted(set(symbols) | set(bases) | {"cuInit", "cuStreamGetId", "cuNoSuchFunction"})
+    done = subprocess.run([built(LEVELS[0]), "versions"], env=environment(pool, variables), input="\n".join(names),
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
+
+
+def check_versions(variables=None):
+    native, pooled = look_up_versions(False, variables), look_up_versions(True, variables)
+    hooked = set(hooked_names())
+    assert len(native) == len(pooled) > 1000
+    for (expected, _), (found, place) in zip(native, pooled):
+        assert found == expected, f"native: {expected}\npooled: {found}"
+        symbol = found.rsplit(" ", 1)[1]
+        if symbol in hooked:
+            assert place == "libpoolcuda.so", f"{found}: in {place}"
+        else:
+            assert place != "libpoolcuda.so", f"{found}: in {place}"
+    return {found.rsplit(" ", 1)[1] for found, _ in pooled}
+
+
+@case
+def every_hooked_name_in_every_version_and_flag_is_the_drivers_answer_hooked():
+    found = check_versions()
+    for symbol in "cuMemAlloc_v2", "cuMemFreeAsync_ptsz", "cuGetProcAddress", "cuGetProcAddress_v2", "cuCtxCreate_v4":
+        assert symbol in found, symbol
+
+
+@case
+def an_old_driver_is_looked_up_in_alike():
+    check_versions({"SIM_DRIVER_VERSION": "11010"})
+
+
+@case
+def a_driver_that_lacks_entry_points_is_pooled():
+    old = {"SIM_DRIVER_VERSION": "11010"}
+    with Guest(["preload_driver", "dlsym"], variables=old) as guest:
+        guest.until_ready()
+        expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1, driver_version=11010)
+        guest.end()
+
+
+@case
+def odd_questions_are_answered_as_natively():
+    same([LEVELS[1], "odd"])
+
+
+@case
+def dlerror_says_what_it_says_natively():
+    for guest in LEVELS:
+        same([guest, "errors"], sim=HERE)
+
+
+@case
+def names_that_look_like_the_drivers_are_left_alone():
+    same([LEVELS[1], "names"], sim=HERE)
+
+
+@case
+def a_thousand_look_ups_in_eight_threads_are_equal():
+    lines = same([LEVELS[1], "threads"])
+    assert len(lines) == 8 and all(line.endswith(": 0 different") for line in lines), lines
+
+
+@case
+def the_true_caller_is_seen_through_the_trampoline():
+    for guest in LEVELS:
+        lines = same([guest, "scopes"], sim=HERE)
+        assert lines == ["2 links: program first second (end)", "own name found", "not from here: nothing"], lines
+
+
+@case
+def an_allocator_that_looks_symbols_up_works():
+    noisy = os.path.join(GUESTS, "libnoisy_malloc.so")
+    for command in ["preload_shared"], ["preload_driver", "dlsym"]:
+        with Guest(command, beside=[noisy]) as guest:
+            guest.until_ready()
+            expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1)
+            guest.end()
+
+
+@case
+def a_driver_in_two_stages_is_hooked_once():
+    stages = os.path.join(GUESTS, "two_stage")
+    for how in "dlsym", "linked":
+        with Guest(["preload_driver", how], sim=stages) as guest:
+            guest.until_ready()
+            assert guest.lines == [], guest.lines
+            expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1, segment_allocs=1)
+            guest.end()
+
+
+@case
+def a_plug_in_with_a_runtime_of_its_own_is_pooled():
+    with Guest(["preload_host", "libplugin.so"], sim=HERE) as guest:
+        guest.until_ready()
+        assert guest.lines == ["plug-in's sequence: 0"], guest.lines
+        expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1, runtime_door=14, runtime_only=0)
+        guest.end()
+
+
+@case
+def a_plug_in_that_is_loaded_again_is_bound_again():
+    for plugin in "libplugin.so", "libplugin_12.so":
+        with Guest(["preload_host", plugin, "reload"], sim=HERE) as guest:
+            guest.until_ready()
+            assert guest.lines == ["plug-in's sequence: 0", "once more: 0"], guest.lines
+            guest.end()
+
+
+@case
+def two_runtimes_in_one_process_keep_apart():
+    with Guest(["preload_host_runtime", "libplugin_12.so"], sim=HERE) as guest:
+        guest.until_ready()
+        assert guest.lines == ["own sequence: 0", "plug-in's sequence: 0", "own sequence: 0"], guest.lines
+        # The plug-in's runtime is not over the driver that the pool is over: its calls are its own.
+        expect(guest.figures(), allocs=14, frees=14, hits=13, misses=1, runtime_door=28, bad_frees=0)
+        guest.end()
+
+
+main()

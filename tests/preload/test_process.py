@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Ends and forks of a process under the pool are as natively; its figures end with it."""
+import os
+import signal
+
+from preload import Guest, expect, same
+from tap import case, main
+
+
+def segments(pid):
+    return [name for name in os.listdir("/dev/shm") if name.startswith("poolcuda-") and f"-{pid}-" in name]
+
+
+def end(how, status):
+    return same(["preload_exit", how], status=status)
+
+
+@case
+def exit_with_late_frees_as_natively():
+    lines = end("exit", 5)
+    assert len(lines) == 3, lines
+
+
+@case
+def return_from_main_with_late_frees_as_natively():
+    lines = end("return", 6)
+    assert len(lines) == 3, lines
+
+
+@case
+def a_normal_end_leaves_no_figures():
+    with Guest(["preload_exit", "wait"]) as guest:
+        guest.until_ready()
+        expect(guest.figures(), allocs=3, frees=1)
+        assert len(segments(guest.process.pid)) == 1
+        guest.end(status=6)
+        assert segments(guest.process.pid) == []
+
+
+def ends_at_once(how, status):
+    """Ends without handlers: the figures stay behind, for poolstat to find them stale."""
+    with Guest(["preload_exit", how]) as guest:
+        out, err = guest.process.communicate("", timeout=60)
+        assert guest.process.returncode == status, (guest.process.returncode, out, err)
+        left = segments(guest.process.pid)
+        for name in left:
+            os.unlink(os.path.join("/dev/shm", name))
+        assert len(left) == 1, left
+
+
+@case
+def quick_exit_as_natively():
+    ends_at_once("_exit", 4)
+
+
+@case
+def abort_as_natively():
+    ends_at_once("abort", -signal.SIGABRT)
+
+
+@case
+def kill_as_natively():
+    ends_at_once("kill", -signal.SIGKILL)
+
+
+@case
+def a_forked_child_is_answered_as_natively():
+    lines = same(["preload_exit", "fork"])
+    assert "after: child's status: 3" in lines, lines
+
+
+@case
+def a_forked_child_leaves_its_parents_figures_alone():
+    with Guest(["preload_exit", "fork"]) as guest:
+        guest.until_ready()
+        expect(guest.figures(), allocs=3, frees=0, pass_forked=0, bad_frees=0, state=1)
+        guest.end()
+
+
+main()
