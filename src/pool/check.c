@@ -28,8 +28,6 @@ static const char *check_block(const struct pool *pool, const struct segment *se
     case BLOCK_LIVE:
         HOLDS(live_table_find(&pool->table, block->address) == block && "a live block is in the table");
         walk->in_table++;
-        /* fall through */
-    case BLOCK_LEAVING:
         HOLDS(block->requested > 0 && block->requested <= block->size && "a request fits its block");
         walk->live += block->size;
         walk->requested += block->requested;

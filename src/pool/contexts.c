@@ -11,14 +11,7 @@
 
 #include "config/log.h"
 
-struct context_cache {
-    const struct pool_system *system;
-    uint64_t epoch;
-    void *handle;
-    struct pool *pool;
-};
-
-static _Thread_local struct context_cache cache __attribute__((tls_model("initial-exec")));
+_Thread_local struct context_cache context_cache;
 
 static struct device_state *device_of(struct pool_system *system, struct device_context context) {
     struct device_state *device = system->devices;
@@ -102,25 +95,17 @@ static struct pool *context_adopt(struct pool_system *system, const void *handle
     return pool;
 }
 
-/* What the calling thread found last, if it still holds. */
-static inline bool cached(const struct pool_system *system, const void *handle, uint64_t epoch) {
-    return cache.handle == handle && cache.epoch == epoch && cache.system == system;
-}
-
-struct pool *contexts_known_pool(struct pool_system *system, void *handle) {
+struct pool *contexts_find_pool(struct pool_system *system, void *handle) {
     uint64_t epoch = atomic_load_explicit(&system->epoch, memory_order_acquire);
-    if (__builtin_expect(cached(system, handle, epoch), 1)) return cache.pool;
     pthread_mutex_lock(&system->contexts_lock);
     struct context_entry *entry = entry_of(system, handle);
     struct pool *pool = entry ? entry->pool : NULL;
     pthread_mutex_unlock(&system->contexts_lock);
-    if (pool) cache = (struct context_cache){system, epoch, handle, pool};
+    if (pool) context_cache = (struct context_cache){system, epoch, handle, pool};
     return pool;
 }
 
-struct pool *contexts_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason) {
-    struct pool *pool = contexts_known_pool(system, handle);
-    if (__builtin_expect(pool != NULL, 1)) return pool;
+struct pool *contexts_make_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason) {
     pthread_mutex_lock(&system->contexts_lock);
     bool known = entry_of(system, handle) != NULL;
     pthread_mutex_unlock(&system->contexts_lock);

@@ -96,7 +96,7 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
 }
 
 void heap_end_life(struct pool *pool, struct block *block) {
-    assert(block->state == BLOCK_LEAVING && "a block leaves before its life ends");
+    assert(block->state == BLOCK_LIVE && "only a live block ends its life");
     pool->live -= block->size;
     pool->requested -= block->requested;
     pool->live_blocks--;
@@ -113,6 +113,18 @@ void heap_make_idle(struct pool *pool, struct block *block) {
         block_absorb(pool, block);
     }
     idle_insert(pool, block);
+}
+
+void heap_set_aside(struct pool *pool, struct block *block, enum block_state state) {
+    block->state = state;
+    if (state == BLOCK_WAITING) {
+        block->next = pool->waiting;
+        pool->waiting = block;
+        pool->waiting_bytes += block->size;
+    } else {
+        assert(state == BLOCK_RETIRED && "a block whose life ended is idle, waiting or retired");
+        pool->retired_bytes += block->size;
+    }
 }
 
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size) {

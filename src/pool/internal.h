@@ -33,7 +33,6 @@
 
 enum block_state {
     BLOCK_LIVE = 1, /* the program's; in the pool's table of live blocks */
-    BLOCK_LEAVING,  /* its free waits for the device; counted as live, found by nobody */
     BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the free index */
     BLOCK_ORDERED,  /* free in the order of one stream */
     BLOCK_WAITING,  /* free once the device has been waited for; in pool->waiting */
@@ -47,7 +46,7 @@ struct block {
     struct segment *segment;
     struct block *before, *after; /* neighbours in the segment, in the order of addresses */
     union {
-        struct {              /* LIVE, LEAVING */
+        struct {              /* LIVE */
             size_t requested; /* what the program asked for */
             uint64_t id;      /* unique in the process */
         };
@@ -128,18 +127,30 @@ void live_table_free(struct live_table *table);
 
 /* ---- registry.c: any address → segment, over all pools ---- */
 
+/* Addresses below 2^49, which is what a GPU has: 2^15 leaves of 2^13 granules. */
+#define MAP_ROOT ((uint64_t)1 << 15)
+#define MAP_LEAF ((uint64_t)1 << 13)
+
+struct map_leaf {
+    _Atomic uintptr_t pools[MAP_LEAF]; /* 0: no segment; 1: shared by several; else the struct pool * */
+};
+
 struct registry {
+    _Atomic(struct map_leaf *) map[MAP_ROOT]; /* read without a lock */
+    atomic_bool map_is_partial;               /* it lacks some segment: no answer of "none" from it counts */
     pthread_rwlock_t lock;
     struct segment **segments; /* sorted by address */
     size_t count, room;
 };
 
+/* `registry` is zeroed. */
 bool registry_init(struct registry *registry);
 void registry_destroy(struct registry *registry);
 /* False when host memory ran out. */
 bool registry_add(struct registry *registry, struct segment *segment);
 void registry_remove(struct registry *registry, struct segment *segment);
-/* The pool of the segment that holds `address`, NULL when none does. Pools are never freed. */
+/* The pool of the segment that holds `address`, NULL when none does. Pools are never freed. Takes no lock, or
+ * registry->lock. */
 struct pool *registry_pool(struct registry *registry, uint64_t address);
 /* The segment itself: good as long as its pool's lock is held. */
 struct segment *registry_segment(struct registry *registry, uint64_t address);
@@ -227,11 +238,27 @@ struct pool_system {
     struct capture_probe *probes; /* guarded by probes_lock */
 };
 
-/* The pool of the calling thread's current context, made at its first use; NULL when it is not to be pooled (*reason
- * says why). */
-struct pool *contexts_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason);
-/* The pool of a context, NULL when it has none. */
-struct pool *contexts_known_pool(struct pool_system *system, void *handle);
+/* What a thread found last. */
+struct context_cache {
+    const struct pool_system *system;
+    uint64_t epoch;
+    void *handle;
+    struct pool *pool;
+};
+extern _Thread_local struct context_cache context_cache __attribute__((tls_model("initial-exec")));
+
+/* The pool of a context, NULL when it has none; contexts_find_pool is its slow half. */
+struct pool *contexts_find_pool(struct pool_system *system, void *handle);
+static inline struct pool *contexts_known_pool(struct pool_system *system, void *handle) {
+    const struct context_cache *cache = &context_cache;
+    if (__builtin_expect(cache->handle == handle && cache->system == system &&
+                             cache->epoch == atomic_load_explicit(&system->epoch, memory_order_acquire),
+                         1))
+        return cache->pool;
+    return contexts_find_pool(system, handle);
+}
+/* For the calling thread's current context, which has none yet: NULL when it is not to be pooled (*reason says why). */
+struct pool *contexts_make_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason);
 /* Leave the pool after a driver call: counterpart of pool->inside++. Under pool->lock. */
 void pool_leave(struct pool *pool);
 
@@ -244,7 +271,9 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
 struct block *heap_take(struct pool *pool, size_t size, bool any);
 /* A block that is in no list becomes idle: merged with idle neighbours, into the index. */
 void heap_make_idle(struct pool *pool, struct block *block);
-/* A LEAVING block stops being live. */
+/* The same block waits, or is retired. */
+void heap_set_aside(struct pool *pool, struct block *block, enum block_state state);
+/* A block that was taken out of the table stops being live. */
 void heap_end_life(struct pool *pool, struct block *block);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size);

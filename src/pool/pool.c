@@ -5,7 +5,6 @@
  */
 #include "pool/internal.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "config/log.h"
@@ -110,9 +109,12 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     void *context = NULL;
     if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context)
         return pass(POOLCUDA_PASS_no_context);
-    enum poolcuda_pass_reason reason;
-    struct pool *pool = contexts_pool(system, context, &reason);
-    if (!pool) return pass(reason);
+    struct pool *pool = contexts_known_pool(system, context);
+    if (__builtin_expect(!pool, 0)) {
+        enum poolcuda_pass_reason reason;
+        pool = contexts_make_pool(system, context, &reason);
+        if (!pool) return pass(reason);
+    }
     size_t size = policy_round(bytes);
     if (size - 1 >= pool->device->total - 1)
         return alloc_absurd(pool, bytes); /* an overflow is 0, as an unknown total */
@@ -149,10 +151,9 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
 
 /* ---- free ---- */
 
-/* No live block begins at `address`. */
-static int COLD free_unknown(struct pool_system *system, uint64_t address) {
-    struct pool *pool = registry_pool(&system->registry, address);
-    if (!pool) return pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
+/* An address inside a segment of `pool` that is no live block, or one that is nobody's by now. */
+static int COLD free_refuse(struct pool *pool, uint64_t address) {
+    if (registry_pool(&pool->system->registry, address) != pool) return pass(POOLCUDA_PASS_foreign);
     pthread_mutex_lock(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->cell->bad_frees, 1);
@@ -164,65 +165,32 @@ static int COLD free_unknown(struct pool_system *system, uint64_t address) {
     return DEVICE_INVALID_VALUE;
 }
 
-/* The thread has no current context: the driver's own answer, but never for an address of ours, which it would free. */
-static int COLD free_without_context(struct pool_system *system, uint64_t address, int code) {
-    if (!registry_pool(&system->registry, address)) return pass(POOLCUDA_PASS_no_context);
-    return code == DEVICE_OK ? DEVICE_INVALID_CONTEXT : code;
-}
-
-/* The block never comes back. With pool->lock. */
-static void retire(struct pool *pool, struct block *block) {
-    block->state = BLOCK_RETIRED;
-    pool->retired_bytes += block->size;
-}
-
-/* The free was refused: the block is the program's as before, and the pool is left. */
-static void COLD unclaim(struct pool *pool, struct block *block) {
-    pthread_mutex_lock(&pool->lock);
-    block->state = BLOCK_LIVE;
-    bool back = live_table_add(&pool->table, block);
-    assert(back && "the table has room for what has just been taken out");
-    (void)back;
-    pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
-}
-
-/* Claim the live block at `address` in `pool`: it is LEAVING, and the pool's context cannot be closed until pool_leave.
- * NULL when there is none. */
-static struct block *claim_in(struct pool *pool, uint64_t address) {
-    pthread_mutex_lock(&pool->lock);
-    while (__builtin_expect(pool->status != POOL_OPEN, 0)) {
-        /* Its context is being reset: whether a block of it is still there, only the outcome says. */
-        if (registry_pool(&pool->system->registry, address) != pool) break;
-        pthread_cond_wait(&pool->changed, &pool->lock);
+/* The pool that has a segment at `address`, and the calling thread's current context; or NULL and *code the answer. */
+static struct pool *free_begin(struct pool_system *system, uint64_t address, void **context, int *code) {
+    struct pool *pool = registry_pool(&system->registry, address);
+    if (__builtin_expect(!pool, 0)) {
+        *code = pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
+        return NULL;
     }
-    struct block *block = live_table_remove(&pool->table, address);
-    if (__builtin_expect(block != NULL, 1)) {
-        block->state = BLOCK_LEAVING;
-        pool->inside++;
-    }
-    pthread_mutex_unlock(&pool->lock);
-    return block;
+    *context = NULL;
+    *code = system->ops->current_handle(system->ops->self, context);
+    if (__builtin_expect(*code == DEVICE_OK && *context, 1)) return pool;
+    /* The driver's own answer, without asking it: it would free what is ours. */
+    if (*code == DEVICE_OK) *code = DEVICE_INVALID_CONTEXT;
+    return NULL;
 }
 
-/* In any pool; first in the one of the current context, where it mostly is. */
-static struct block *claim(struct pool_system *system, void *context, uint64_t address) {
-    struct pool *pool = contexts_known_pool(system, context);
-    struct block *block = pool ? claim_in(pool, address) : NULL;
-    if (__builtin_expect(block != NULL, 1)) return block;
-    struct pool *other = registry_pool(&system->registry, address);
-    return other && other != pool ? claim_in(other, address) : NULL;
-}
-
-/* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
-static bool is_refusal(int code) {
-    return code >= DEVICE_CAPTURE_UNSUPPORTED && code <= 908;
-}
-
-/* A claimed block ends its life as `state`; the pool is left. */
-static int free_finish(struct pool *pool, struct block *block, enum block_state state, enum pool_door door) {
+/* The live block at `address` ends its life as `state`. */
+static int free_finish(struct pool *pool, uint64_t address, enum block_state state, enum pool_door door) {
     struct pool_system *system = pool->system;
     pthread_mutex_lock(&pool->lock);
+    /* While its context is being reset, only the outcome says whether the block is still there. */
+    while (__builtin_expect(pool->status != POOL_OPEN, 0)) pthread_cond_wait(&pool->changed, &pool->lock);
+    struct block *block = live_table_remove(&pool->table, address);
+    if (__builtin_expect(!block, 0)) {
+        pthread_mutex_unlock(&pool->lock);
+        return free_refuse(pool, address);
+    }
     figures_begin(pool);
     heap_end_life(pool, block);
     figures_free(pool, block, door);
@@ -230,80 +198,60 @@ static int free_finish(struct pool *pool, struct block *block, enum block_state 
         heap_make_idle(pool, block);
         stats_add(&pool->figures->waits, 1);
         figures_end_free(pool);
-    } else if (state == BLOCK_WAITING) {
-        block->state = BLOCK_WAITING;
-        block->next = pool->waiting;
-        pool->waiting = block;
-        pool->waiting_bytes += block->size;
-        figures_end(pool);
     } else {
-        retire(pool, block);
+        heap_set_aside(pool, block, state);
         figures_end(pool);
     }
     bool trim = pool->idle_bytes > system->options.trim_bytes;
-    pool_leave(pool);
     pthread_mutex_unlock(&pool->lock);
     if (__builtin_expect(trim, 0)) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
     check_or_abort(system);
     return DEVICE_OK;
 }
 
-/* The wait for a claimed block gave `code`. */
-static int free_waited(struct pool *pool, struct block *block, int code, enum pool_door door) {
-    if (__builtin_expect(code == DEVICE_OK, 1)) return free_finish(pool, block, BLOCK_IDLE, door);
-    if (is_refusal(code)) {
-        unclaim(pool, block);
-    } else {
-        log_line(LOG_WARNING, "device %d: the wait in a free answered %d: %zu bytes are never given out again",
-                 pool->device->ordinal, code, block->size);
-        free_finish(pool, block, BLOCK_RETIRED, door);
-    }
+/* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
+static bool is_refusal(int code) {
+    return code >= DEVICE_CAPTURE_UNSUPPORTED && code <= 908;
+}
+
+/* The wait failed: its code is the answer, and the block never comes back. */
+static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door) {
+    if (is_refusal(code)) return code;
+    int finished = free_finish(pool, address, BLOCK_RETIRED, door);
+    if (finished != DEVICE_OK) return finished;
+    log_line(LOG_WARNING, "device %d: the wait in a free answered %d: its block is never given out again",
+             pool->device->ordinal, code);
     return code;
 }
 
 /* A stream of the process captures: no wait is possible. */
-static int COLD free_in_capture(struct pool *pool, struct block *block, enum pool_door door) {
+static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door) {
     int code = capture_ask(pool);
-    if (code == DEVICE_OK) return free_finish(pool, block, BLOCK_WAITING, door);
-    unclaim(pool, block);
-    return code;
-}
-
-/* The claimed block, or NULL and *code the answer. *context: the calling thread's current one. */
-static struct block *free_begin(struct pool_system *system, uint64_t address, void **context, int *code) {
-    *context = NULL;
-    *code = system->ops->current_handle(system->ops->self, context);
-    if (__builtin_expect(*code != DEVICE_OK || !*context, 0)) {
-        *code = free_without_context(system, address, *code);
-        return NULL;
-    }
-    struct block *block = claim(system, *context, address);
-    if (__builtin_expect(!block, 0)) *code = free_unknown(system, address);
-    return block;
+    return code == DEVICE_OK ? free_finish(pool, address, BLOCK_WAITING, door) : code;
 }
 
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
     int code;
     void *context;
-    struct block *block = free_begin(system, address, &context, &code);
-    if (!block) return code;
-    struct pool *pool = block->segment->pool;
+    struct pool *pool = free_begin(system, address, &context, &code);
+    if (__builtin_expect(!pool, 0)) return code;
     if (__builtin_expect(atomic_load_explicit(&system->captures, memory_order_relaxed) != 0, 0))
-        return free_in_capture(pool, block, door);
+        return free_in_capture(pool, address, door);
     const struct device_ops *ops = system->ops;
     code = __builtin_expect(pool->context.handle == context, 1) ? ops->current_synchronize(ops->self)
                                                                 : ops->context_synchronize(ops->self, pool->context);
-    return free_waited(pool, block, code, door);
+    if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door);
+    return free_finish(pool, address, BLOCK_IDLE, door);
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
     int code;
     void *context;
-    struct block *block = free_begin(system, address, &context, &code);
-    if (!block) return code;
-    struct pool *pool = block->segment->pool;
+    struct pool *pool = free_begin(system, address, &context, &code);
+    if (!pool) return code;
     code = system->ops->stream_synchronize(system->ops->self, pool->context, stream);
-    return free_waited(pool, block, code, door);
+    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door);
+    return free_finish(pool, address, BLOCK_IDLE, door);
 }
 
 /* ---- questions ---- */

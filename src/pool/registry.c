@@ -1,23 +1,61 @@
 /* SPDX-License-Identifier: MIT
  *
- * From any address to the segment that holds it: a table of all pools' segments, sorted by address. Asked only about
- * addresses that are no live block of the pool at hand; written when a segment comes or goes.
+ * From any address to the segment that holds it. A map of granules (2 MiB of addresses each) to pools, in two levels,
+ * is read without a lock: every free asks it whether an address is ours. A table of all segments, sorted by address,
+ * answers for granules that the map cannot tell, and names the segment itself; it is written when a segment comes or
+ * goes.
  */
 #include "pool/internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* A granule that a segment shares with something else: the sorted table knows. Never a pool's address. */
+#define SHARED_GRANULE ((uintptr_t)1)
 
 bool registry_init(struct registry *registry) {
-    *registry = (struct registry){0};
     return pthread_rwlock_init(&registry->lock, NULL) == 0;
 }
 
 void registry_destroy(struct registry *registry) {
+    for (size_t i = 0; i < MAP_ROOT; i++) {
+        struct map_leaf *leaf = atomic_load(&registry->map[i]);
+        if (leaf) munmap(leaf, sizeof *leaf);
+    }
     pthread_rwlock_destroy(&registry->lock);
     free(registry->segments);
 }
+
+/* ---- the map. Written under registry->lock ---- */
+
+/* NULL when host memory ran out. */
+static struct map_leaf *leaf_for(struct registry *registry, uint64_t granule) {
+    _Atomic(struct map_leaf *) *place = &registry->map[granule / MAP_LEAF];
+    struct map_leaf *leaf = atomic_load_explicit(place, memory_order_relaxed);
+    if (leaf) return leaf;
+    leaf = mmap(NULL, sizeof *leaf, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (leaf == MAP_FAILED) return NULL;
+    atomic_store_explicit(place, leaf, memory_order_release);
+    return leaf;
+}
+
+static void map_set(struct registry *registry, const struct segment *segment, struct pool *pool) {
+    const uint64_t end = segment->address + segment->size;
+    for (uint64_t granule = segment->address / GRANULE; granule * GRANULE < end; granule++) {
+        bool whole = granule * GRANULE >= segment->address && (granule + 1) * GRANULE <= end;
+        struct map_leaf *leaf = granule < MAP_ROOT * MAP_LEAF ? leaf_for(registry, granule) : NULL;
+        if (!leaf) {
+            atomic_store(&registry->map_is_partial, true);
+            return;
+        }
+        atomic_store_explicit(&leaf->pools[granule % MAP_LEAF], whole ? (uintptr_t)pool : SHARED_GRANULE,
+                              memory_order_release);
+    }
+}
+
+/* ---- the sorted table ---- */
 
 /* Number of segments that begin at or below `address`. Under registry->lock. */
 static size_t segments_below(const struct registry *registry, uint64_t address) {
@@ -51,6 +89,7 @@ bool registry_add(struct registry *registry, struct segment *segment) {
                 (registry->count - at) * sizeof(struct segment *));
         registry->segments[at] = segment;
         registry->count++;
+        map_set(registry, segment, segment->pool);
     }
     pthread_rwlock_unlock(&registry->lock);
     return added;
@@ -62,6 +101,7 @@ void registry_remove(struct registry *registry, struct segment *segment) {
     assert(at > 0 && registry->segments[at - 1] == segment && "a segment stands in the table until it is removed");
     memmove(&registry->segments[at - 1], &registry->segments[at], (registry->count - at) * sizeof(struct segment *));
     registry->count--;
+    map_set(registry, segment, NULL);
     pthread_rwlock_unlock(&registry->lock);
 }
 
@@ -80,10 +120,21 @@ struct segment *registry_segment(struct registry *registry, uint64_t address) {
     return segment;
 }
 
-struct pool *registry_pool(struct registry *registry, uint64_t address) {
+static struct pool *pool_from_table(struct registry *registry, uint64_t address) {
     pthread_rwlock_rdlock(&registry->lock);
     const struct segment *segment = segment_holding(registry, address);
     struct pool *pool = segment ? segment->pool : NULL;
     pthread_rwlock_unlock(&registry->lock);
     return pool;
+}
+
+struct pool *registry_pool(struct registry *registry, uint64_t address) {
+    const uint64_t granule = address / GRANULE;
+    const struct map_leaf *leaf = granule < MAP_ROOT * MAP_LEAF
+                                      ? atomic_load_explicit(&registry->map[granule / MAP_LEAF], memory_order_acquire)
+                                      : NULL;
+    uintptr_t entry = leaf ? atomic_load_explicit(&leaf->pools[granule % MAP_LEAF], memory_order_acquire) : 0;
+    if (__builtin_expect(entry > SHARED_GRANULE, 1)) return (struct pool *)entry;
+    if (entry == 0 && !atomic_load_explicit(&registry->map_is_partial, memory_order_acquire)) return NULL;
+    return pool_from_table(registry, address);
 }

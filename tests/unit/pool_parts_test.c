@@ -146,7 +146,7 @@ static void host_memory_per_live_block_is_bounded(void **state) {
     (void)state;
     /* A block's record, and its share of the table of live blocks: a quarter full at worst. */
     assert_true(sizeof(struct block) + 4 * sizeof(struct live_slot) <= 160);
-    assert_true(sizeof(struct pool) + sizeof(struct pool_system) <= 64 * KIB);
+    assert_true(sizeof(struct pool) + sizeof(struct pool_system) <= 512 * KIB);
 }
 
 static const struct CMUnitTest tests[] = {
