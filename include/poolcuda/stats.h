@@ -186,6 +186,14 @@ struct poolcuda_config_entry {
     uint32_t reserved;
 };
 
+/* What a pool has of one size class, by rounded size: one cache line. Frees stand first, as in the cells. */
+struct poolcuda_size_class {
+    uint64_t frees, freed_bytes;        /* counters */
+    uint64_t allocs, hits, alloc_bytes; /* counters; live bytes = alloc − freed */
+    uint64_t cached_bytes;              /* gauge: free blocks whose size is in the class */
+    uint64_t reserved[2];
+};
+
 struct poolcuda_pool {
     uint64_t sequence;           /* changes; see Truth above */
     uint32_t state;              /* enum poolcuda_pool_state */
@@ -200,16 +208,11 @@ struct poolcuda_pool {
     uint8_t uuid[16];            /* zero when unknown */
     char pci[16];                /* "0000:17:00.0", empty when unknown */
     POOLCUDA_POOL_FIGURES(POOLCUDA_FIELD)
-    uint64_t tail[4];
-    uint64_t class_frees[POOLCUDA_SIZE_CLASSES]; /* counters by size class of the rounded size */
-    uint64_t class_allocs[POOLCUDA_SIZE_CLASSES];
-    uint64_t class_hits[POOLCUDA_SIZE_CLASSES];
-    uint64_t class_freed_bytes[POOLCUDA_SIZE_CLASSES]; /* live bytes of a class = alloc − freed */
-    uint64_t class_alloc_bytes[POOLCUDA_SIZE_CLASSES];
-    uint64_t class_cached_bytes[POOLCUDA_SIZE_CLASSES]; /* gauge: free blocks whose size is in the class */
-    uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];          /* sampled */
-    uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS];         /* every one */
-    uint64_t reserved[22];
+    uint64_t tail[10];
+    struct poolcuda_size_class classes[POOLCUDA_SIZE_CLASSES];
+    uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];  /* sampled */
+    uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS]; /* every one */
+    uint64_t reserved[16];
 };
 
 /* Counters of one stream, or of what belongs to no stream (plain memory), in one pool. Summed over a pool's cells by
@@ -242,6 +245,8 @@ struct poolcuda_event {
 
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_header) % 64 == 0, "the header fills cache lines");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_config_entry) == 128, "a configuration entry is 128 bytes");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_size_class) == 64, "a size class is a cache line");
+POOLCUDA_STATIC_ASSERT(offsetof(struct poolcuda_pool, classes) % 64 == 0, "and is aligned to one");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_pool) % 64 == 0, "pool records share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_cell) % 64 == 0, "cells share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_event) == 128, "an event is 128 bytes");

@@ -93,8 +93,8 @@ static const char *check_figures(const struct pool *pool) {
     HOLDS(cell->allocs == cell->hits + cell->misses && "figures: every allocation is a hit or a miss");
     uint64_t live = 0, cached = 0;
     for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
-        live += figures->class_alloc_bytes[i] - figures->class_freed_bytes[i];
-        cached += figures->class_cached_bytes[i];
+        live += figures->classes[i].alloc_bytes - figures->classes[i].freed_bytes;
+        cached += figures->classes[i].cached_bytes;
     }
     HOLDS(live == pool->live && "figures: live by size class");
     HOLDS(cached == pool->idle_bytes && "figures: cached by size class");

@@ -83,28 +83,26 @@ void figures_end(struct pool *pool) {
 
 void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum pool_door door) {
     struct poolcuda_cell *cell = pool->cell;
-    struct poolcuda_pool *figures = pool->figures;
-    unsigned class = stats_size_class(block->size);
+    struct poolcuda_size_class *class = &pool->figures->classes[stats_size_class(block->size)];
     stats_add(&cell->allocs, 1);
     stats_add(hit ? &cell->hits : &cell->misses, 1);
     stats_add(&cell->alloc_requested_bytes, block->requested);
     stats_add(&cell->alloc_live_bytes, block->size);
     if (door == POOL_DOOR_RUNTIME) stats_add(&cell->runtime_door, 1);
-    stats_add(&figures->class_allocs[class], 1);
-    if (hit) stats_add(&figures->class_hits[class], 1);
-    stats_add(&figures->class_alloc_bytes[class], block->size);
+    stats_add(&class->allocs, 1);
+    if (hit) stats_add(&class->hits, 1);
+    stats_add(&class->alloc_bytes, block->size);
 }
 
 void figures_free(struct pool *pool, const struct block *block, enum pool_door door) {
     struct poolcuda_cell *cell = pool->cell;
-    struct poolcuda_pool *figures = pool->figures;
-    unsigned class = stats_size_class(block->size);
+    struct poolcuda_size_class *class = &pool->figures->classes[stats_size_class(block->size)];
     stats_add(&cell->frees, 1);
     stats_add(&cell->freed_requested_bytes, block->requested);
     stats_add(&cell->freed_live_bytes, block->size);
     if (door == POOL_DOOR_RUNTIME) stats_add(&cell->runtime_door, 1);
-    stats_add(&figures->class_frees[class], 1);
-    stats_add(&figures->class_freed_bytes[class], block->size);
+    stats_add(&class->frees, 1);
+    stats_add(&class->freed_bytes, block->size);
 }
 
 void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,

@@ -34,14 +34,14 @@ static void idle_insert(struct pool *pool, struct block *block) {
     block->state = BLOCK_IDLE;
     index_insert(&pool->idle, block);
     pool->idle_bytes += block->size;
-    stats_add(&pool->figures->class_cached_bytes[stats_size_class(block->size)], block->size);
+    stats_add(&pool->figures->classes[stats_size_class(block->size)].cached_bytes, block->size);
     if (block_is_segment(block)) free_segments_push(pool, block->segment);
 }
 
 static void idle_remove(struct pool *pool, struct block *block) {
     index_remove(&pool->idle, block);
     pool->idle_bytes -= block->size;
-    stats_add(&pool->figures->class_cached_bytes[stats_size_class(block->size)], -(uint64_t)block->size);
+    stats_add(&pool->figures->classes[stats_size_class(block->size)].cached_bytes, -(uint64_t)block->size);
     if (block_is_segment(block)) free_segments_remove(pool, block->segment);
 }
 

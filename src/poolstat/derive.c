@@ -38,7 +38,7 @@ uint64_t derive_class_bytes(unsigned class) {
 }
 
 bool derive_class_is_used(const struct poolcuda_pool *record, unsigned class) {
-    return record->class_allocs[class] != 0 || record->class_cached_bytes[class] != 0;
+    return record->classes[class].allocs != 0 || record->classes[class].cached_bytes != 0;
 }
 
 uint64_t derive_bucket_start(unsigned bucket) {

@@ -174,12 +174,12 @@ static json_t *size_classes(const struct poolcuda_pool *record) {
         json_t *object = json_object();
         set(object, "class_bytes", integer(derive_class_bytes(class)));
         set(object, "live_bytes",
-            integer(derive_difference(record->class_alloc_bytes[class], record->class_freed_bytes[class])));
-        set(object, "cached_bytes", integer(record->class_cached_bytes[class]));
-        set(object, "allocs", integer(record->class_allocs[class]));
-        set(object, "frees", integer(record->class_frees[class]));
-        set(object, "hits", integer(record->class_hits[class]));
-        set(object, "hit_rate", ratio(derive_ratio(record->class_hits[class], record->class_allocs[class])));
+            integer(derive_difference(record->classes[class].alloc_bytes, record->classes[class].freed_bytes)));
+        set(object, "cached_bytes", integer(record->classes[class].cached_bytes));
+        set(object, "allocs", integer(record->classes[class].allocs));
+        set(object, "frees", integer(record->classes[class].frees));
+        set(object, "hits", integer(record->classes[class].hits));
+        set(object, "hit_rate", ratio(derive_ratio(record->classes[class].hits, record->classes[class].allocs)));
         json_array_append_new(list, object);
     }
     return list;

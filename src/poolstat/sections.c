@@ -174,13 +174,14 @@ static void print_size_classes(const struct options *options, const struct poolc
     for (unsigned class = 0; class < POOLCUDA_SIZE_CLASSES; class ++) {
         if (!derive_class_is_used(record, class)) continue;
         grid_put(&grid, text_bytes(derive_class_bytes(class)).s);
-        grid_put(&grid,
-                 text_bytes(derive_difference(record->class_alloc_bytes[class], record->class_freed_bytes[class])).s);
-        grid_put(&grid, text_bytes(record->class_cached_bytes[class]).s);
-        grid_put(&grid, text_count(record->class_allocs[class]).s);
-        grid_put(&grid, text_count(record->class_frees[class]).s);
-        grid_put(&grid, text_count(record->class_hits[class]).s);
-        grid_put(&grid, text_ratio(derive_ratio(record->class_hits[class], record->class_allocs[class])).s);
+        grid_put(
+            &grid,
+            text_bytes(derive_difference(record->classes[class].alloc_bytes, record->classes[class].freed_bytes)).s);
+        grid_put(&grid, text_bytes(record->classes[class].cached_bytes).s);
+        grid_put(&grid, text_count(record->classes[class].allocs).s);
+        grid_put(&grid, text_count(record->classes[class].frees).s);
+        grid_put(&grid, text_count(record->classes[class].hits).s);
+        grid_put(&grid, text_ratio(derive_ratio(record->classes[class].hits, record->classes[class].allocs)).s);
     }
     printf("\n  Size classes in use\n");
     print_table(&grid, options);

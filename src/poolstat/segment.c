@@ -79,9 +79,11 @@ static enum segment_result read_pool_once(const struct reading *reading, uint64_
  * so that they stay below it. */
 static void keep_early_counters(struct poolcuda_pool *late, const struct poolcuda_pool *early) {
     if (late->generation != early->generation) return;
-    memcpy(late->class_frees, early->class_frees, sizeof(late->class_frees));
-    memcpy(late->class_hits, early->class_hits, sizeof(late->class_hits));
-    memcpy(late->class_freed_bytes, early->class_freed_bytes, sizeof(late->class_freed_bytes));
+    for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
+        late->classes[i].frees = early->classes[i].frees;
+        late->classes[i].hits = early->classes[i].hits;
+        late->classes[i].freed_bytes = early->classes[i].freed_bytes;
+    }
 }
 
 static void keep_early_cell_counters(struct poolcuda_cell *late, const struct poolcuda_cell *early) {

@@ -340,7 +340,7 @@ static void figures_follow_the_pool(void **state) {
     assert_int_equal(pool->peak_live_bytes, 1024 + 3 * MIB_BYTES);
     assert_int_equal(pool->reserved_bytes, 16 * MIB_BYTES);
     assert_int_equal(pool->segment_allocs, 1);
-    assert_int_equal(pool->class_allocs[1], 1); /* 1,000 bytes, rounded to 1,024 */
+    assert_int_equal(pool->classes[1].allocs, 1); /* 1,000 bytes, rounded to 1,024 */
     assert_int_equal(pool->waits, 1);
     fixture_end(&f);
 }

@@ -132,18 +132,24 @@ static void layout_of_a_pool_is_pinned(void **state) {
         PIN(poolcuda_pool, oom_retries, 280, 8),
         PIN(poolcuda_pool, oom_failures, 288, 8),
         PIN(poolcuda_pool, driver_ns, 296, 8),
-        PIN(poolcuda_pool, tail, 304, 32),
-        PIN(poolcuda_pool, class_frees, 336, 320),
-        PIN(poolcuda_pool, class_allocs, 656, 320),
-        PIN(poolcuda_pool, class_hits, 976, 320),
-        PIN(poolcuda_pool, class_freed_bytes, 1296, 320),
-        PIN(poolcuda_pool, class_alloc_bytes, 1616, 320),
-        PIN(poolcuda_pool, class_cached_bytes, 1936, 320),
-        PIN(poolcuda_pool, hit_ns, 2256, 256),
-        PIN(poolcuda_pool, miss_ns, 2512, 256),
-        PIN(poolcuda_pool, reserved, 2768, 176),
+        PIN(poolcuda_pool, tail, 304, 80),
+        PIN(poolcuda_pool, classes, 384, 2560),
+        PIN(poolcuda_pool, hit_ns, 2944, 256),
+        PIN(poolcuda_pool, miss_ns, 3200, 256),
+        PIN(poolcuda_pool, reserved, 3456, 128),
     };
-    CHECK_PINS(poolcuda_pool, 2944, pins);
+    CHECK_PINS(poolcuda_pool, 3584, pins);
+}
+
+static void layout_of_a_size_class_is_pinned(void **state) {
+    (void)state;
+    static const struct pin pins[] = {
+        PIN(poolcuda_size_class, frees, 0, 8),        PIN(poolcuda_size_class, freed_bytes, 8, 8),
+        PIN(poolcuda_size_class, allocs, 16, 8),      PIN(poolcuda_size_class, hits, 24, 8),
+        PIN(poolcuda_size_class, alloc_bytes, 32, 8), PIN(poolcuda_size_class, cached_bytes, 40, 8),
+        PIN(poolcuda_size_class, reserved, 48, 16),
+    };
+    CHECK_PINS(poolcuda_size_class, 64, pins);
 }
 
 static void layout_of_a_cell_is_pinned(void **state) {
@@ -255,6 +261,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(layout_of_a_header_is_pinned),
     cmocka_unit_test(layout_of_a_configuration_entry_is_pinned),
     cmocka_unit_test(layout_of_a_pool_is_pinned),
+    cmocka_unit_test(layout_of_a_size_class_is_pinned),
     cmocka_unit_test(layout_of_a_cell_is_pinned),
     cmocka_unit_test(layout_of_an_event_is_pinned),
     cmocka_unit_test(numbers_of_the_contract_are_pinned),

@@ -92,7 +92,7 @@ static void the_sections_lie_apart_inside_the_segment(void **state) {
     assert_true(shm_read(publisher.path, &storage));
     uint64_t end = storage.header.header_bytes;
     check_section(&storage.header.config, 128, config_variable_count(), &end);
-    check_section(&storage.header.pools, 2944, 32, &end);
+    check_section(&storage.header.pools, 3584, 32, &end);
     check_section(&storage.header.cells, 192, 64, &end);
     check_section(&storage.header.events, 128, 256, &end);
     assert_true(end <= storage.header.total_bytes);
