@@ -201,14 +201,14 @@ static CUresult stream_wait_event(struct thread *thread, CUstream stream_handle,
     result = wait_captured(stream, event, external);
     if (result != CUDA_ERROR_NOT_READY) return result;
     struct operation *const record = event_recorded(event);
-    if (record == NULL || operation_is_done(record)) {
+    if (!external && (record == NULL || operation_is_done(record))) {
         operation_drop(record);
-        if (!external) return CUDA_SUCCESS;
+        return CUDA_SUCCESS;
     }
     struct operation *const wait = operation_new(OPERATION_WAIT);
-    if (wait != NULL) result = capture_or_submit(stream, wait, &record, record != NULL ? 1 : 0);
+    result = wait != NULL ? capture_or_submit(stream, wait, &record, record != NULL ? 1 : 0) : CUDA_ERROR_OUT_OF_MEMORY;
     operation_drop(record);
-    return wait != NULL ? result : CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
 }
 DRIVER_STREAM_CALL(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags),
                    stream_wait_event(thread, STREAM(stream), event, flags))

@@ -23,6 +23,7 @@ static inline CUcontext fresh_context(void) {
     while (cuCtxPopCurrent(NULL) == CUDA_SUCCESS) continue;
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
+    CHECK(cuCtxSynchronize()); /* the default pools give back what earlier cases freed */
     return context;
 }
 
