@@ -109,11 +109,11 @@ void churn_empty(const struct churn_plan *plan, struct churn_side *side) {
 
 double churn_run(const struct churn_plan *plan, size_t first, size_t count, struct churn_side *side) {
     const struct churn_pair *end = plan->pairs + first + count;
-    uint64_t start_ns = measure_now_ns();
+    uint64_t start_ns = measure_thread_ns();
     if (side->device) {
         RUN(DEVICE_TAKE, device_give)
     } else {
         RUN(HOST_TAKE, free)
     }
-    return (double)(measure_now_ns() - start_ns) / (double)count;
+    return (double)(measure_thread_ns() - start_ns) / (double)count;
 }

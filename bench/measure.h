@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 uint64_t measure_now_ns(void); /* CLOCK_MONOTONIC */
+/* Processor time of the calling thread: what other programs do to the machine stays out of it. */
+uint64_t measure_thread_ns(void);
 
 /* Of at least one value. Sorts them. */
 double measure_median(double *values, size_t count);

@@ -84,9 +84,9 @@ static bool add_sizes(const char *path, struct sizes *sizes) {
 }
 
 static double synchronise_run(synchronize_function synchronize) {
-    uint64_t start = measure_now_ns();
+    uint64_t start = measure_thread_ns();
     for (int i = 0; i < SYNCHRONISES; i++) synchronize();
-    return (double)(measure_now_ns() - start) / SYNCHRONISES;
+    return (double)(measure_thread_ns() - start) / SYNCHRONISES;
 }
 
 /* Both sides and the synchronise take turns, so that what disturbs the machine disturbs all three. */
