@@ -42,17 +42,30 @@ static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
 static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
 #endif
 
-/* Anybody may export a dlsym: it must be libc's. */
-static bool in_libc(const void *function) {
-    Dl_info info;
-    if (!function || !dladdr(function, &info) || !info.dli_fname) return false;
-    const char *slash = strrchr(info.dli_fname, '/');
-    const char *file = slash ? slash + 1 : info.dli_fname;
-    return strncmp(file, "libc.so", 7) == 0 || strncmp(file, "libc-", 5) == 0 || strncmp(file, "libdl.so", 8) == 0 ||
-           strncmp(file, "libdl-", 6) == 0;
+/* A sanitizer's runtime looks its functions up through us before its memory is laid out and before it can answer for
+ * the string functions: what lies on that way is plain code of our own. */
+#define ENTRY_BEFORE_SANITIZER __attribute__((no_sanitize_address, no_sanitize_thread))
+
+static bool ENTRY_BEFORE_SANITIZER begins_with(const char *text, const char *start) {
+    while (*start)
+        if (*text++ != *start++) return false;
+    return true;
 }
 
-static void *find_dlsym(void *handle) {
+/* Anybody may export a dlsym: it must be libc's. */
+static bool ENTRY_BEFORE_SANITIZER in_libc(const void *function) {
+    static const char *const files[] = {"libc.so", "libc-", "libdl.so", "libdl-"};
+    Dl_info info;
+    if (!function || !dladdr(function, &info) || !info.dli_fname) return false;
+    const char *file = info.dli_fname;
+    for (const char *at = file; *at; at++)
+        if (*at == '/') file = at + 1;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (begins_with(file, files[i])) return true;
+    return false;
+}
+
+static void *ENTRY_BEFORE_SANITIZER find_dlsym(void *handle) {
     for (size_t i = 0; dlsym_versions[i]; i++) {
         void *function = dlvsym(handle, "dlsym", dlsym_versions[i]);
         if (in_libc(function)) return function;
@@ -60,7 +73,7 @@ static void *find_dlsym(void *handle) {
     return NULL;
 }
 
-entry_dlsym_function *symbols_dlsym(void) {
+entry_dlsym_function *ENTRY_BEFORE_SANITIZER symbols_dlsym(void) {
     entry_dlsym_function *known = __atomic_load_n(&entry_real_dlsym, __ATOMIC_RELAXED);
     if (known) return known;
     static const char *const libraries[] = {"libc.so.6", "libdl.so.2"};
@@ -214,7 +227,7 @@ static bool hooked_name(const char *name) {
     return false;
 }
 
-void *hook_pick(void *handle, const char *name, const void *caller) {
+void *ENTRY_BEFORE_SANITIZER hook_pick(void *handle, const char *name, const void *caller) {
     entry_dlsym_function *real = symbols_dlsym();
     if (!real || handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name || !hooked_name(name)) return NULL;
     if (!symbols_driver()) return NULL;
