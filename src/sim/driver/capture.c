@@ -202,26 +202,46 @@ CUresult capture_refuse_unsafe_slow(const struct thread *thread) {
     return result;
 }
 
-/* Invalidates what any stream of the context captures, or any blocking one. */
-static bool invalidate_in_context(struct context *context, bool blocking_only) {
+/* Which captures a call on a context conflicts with. */
+enum scope { BLOCKING_OF_CONTEXT, ALL_OF_CONTEXT, ALL_OF_DEVICE };
+
+static bool is_in_scope(const struct stream *stream, const struct context *context, enum scope scope) {
+    switch (scope) {
+    case BLOCKING_OF_CONTEXT:
+        return stream->context == context && stream_is_blocking(stream);
+    case ALL_OF_CONTEXT:
+        return stream->context == context;
+    default:
+        return stream->context->device == context->device;
+    }
+}
+
+/* Invalidates them; was there any? */
+static bool invalidate(const struct context *context, enum scope scope) {
     bool found = false;
-    if (atomic_load_explicit(&capture_running, memory_order_acquire) == 0) return false;
+    if (LIKELY(atomic_load_explicit(&capture_running, memory_order_acquire) == 0)) return false;
     pthread_mutex_lock(&scheduler_lock);
-    for (struct stream *stream = context->streams; stream != NULL; stream = stream->following) {
-        if (stream->capture == NULL || (blocking_only && !stream_is_blocking(stream))) continue;
-        stream->capture->invalidated = true;
-        found = true;
+    for (struct capture *capture = captures; capture != NULL; capture = capture->next) {
+        for (const struct stream *stream = capture->streams; stream != NULL; stream = stream->next_captured) {
+            if (!is_in_scope(stream, context, scope)) continue;
+            capture->invalidated = true;
+            found = true;
+        }
     }
     pthread_mutex_unlock(&scheduler_lock);
     return found;
 }
 
-CUresult capture_refuse_context(struct context *context) {
-    return invalidate_in_context(context, false) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+CUresult capture_refuse_device(const struct context *context) {
+    return invalidate(context, ALL_OF_DEVICE) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult capture_refuse_implicit(struct context *context) {
-    return invalidate_in_context(context, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+CUresult capture_refuse_context(const struct context *context) {
+    return invalidate(context, ALL_OF_CONTEXT) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult capture_refuse_implicit(const struct context *context) {
+    return invalidate(context, BLOCKING_OF_CONTEXT) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 CUresult capture_refuse_stream(struct stream *stream, bool mode_matters) {

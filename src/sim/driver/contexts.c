@@ -334,7 +334,7 @@ static CUresult context_synchronize(const struct thread *thread, CUcontext handl
     struct context *context;
     CUresult result = context_named(thread, handle, &context);
     if (result != CUDA_SUCCESS) return result;
-    result = capture_refuse_context(context);
+    result = capture_refuse_device(context);
     if (result != CUDA_SUCCESS) return result;
     scheduler_wait_context(context);
     pools_after_synchronize();

@@ -527,9 +527,11 @@ static inline CUresult capture_refuse_unsafe(const struct thread *thread) {
     return capture_refuse_unsafe_slow(thread);
 }
 /* For work of a whole context: 900 while any of its streams captures. */
-CUresult capture_refuse_context(struct context *context);
+CUresult capture_refuse_context(const struct context *context);
+/* For a synchronise of a context: 900 while any stream of its device captures. */
+CUresult capture_refuse_device(const struct context *context);
 /* For work on the legacy stream: 906 while a blocking stream of the context captures. */
-CUresult capture_refuse_implicit(struct context *context);
+CUresult capture_refuse_implicit(const struct context *context);
 /* For a synchronous call on a stream: that, and the rules of an unsafe call. */
 CUresult capture_refuse_synchronous(const struct thread *thread, struct stream *stream);
 /* Does it capture, be it invalidated? */

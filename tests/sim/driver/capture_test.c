@@ -308,6 +308,19 @@ static void synchronising_the_context_kills_every_capture_in_it(void **state) {
     }
 }
 
+static void synchronising_another_device_harms_nothing(void **state) {
+    (void)state;
+    CUcontext other;
+    fresh_context();
+    CUstream stream = capturing(0, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CHECK(cuDevicePrimaryCtxRetain(&other, 1));
+    CHECK(cuCtxPushCurrent(other));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuCtxPopCurrent(NULL));
+    end_answers(stream, CUDA_SUCCESS);
+    CHECK(cuDevicePrimaryCtxRelease(1));
+}
+
 static void legacy_work_while_a_blocking_stream_captures_answers_906(void **state) {
     (void)state;
     CUdeviceptr memory;
@@ -554,6 +567,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(safe_calls_leave_the_capture_alone),
     cmocka_unit_test(the_capturing_stream_is_not_asked),
     cmocka_unit_test(synchronising_the_context_kills_every_capture_in_it),
+    cmocka_unit_test(synchronising_another_device_harms_nothing),
     cmocka_unit_test(legacy_work_while_a_blocking_stream_captures_answers_906),
     cmocka_unit_test(legacy_work_while_a_free_running_stream_captures),
     cmocka_unit_test(after_a_refusal_the_stream_is_usable_again),

@@ -179,7 +179,7 @@ static void no_thread_starts_before_asynchronous_work(void **state) {
     (void)state;
     assert_int_equal(run_child(count_threads), 0);
     assert_int_equal(answers[1], answers[0]);
-    assert_int_equal(answers[2], answers[0] + 1);
+    assert_true(answers[2] > answers[1]);
 }
 
 static const struct CMUnitTest tests[] = {
