@@ -36,7 +36,8 @@
     X(stream_is_capturing, "cuStreamIsCapturing", false, (CUstream, CUstreamCaptureStatus *))           \
     X(stream_is_capturing_ptsz, "cuStreamIsCapturing_ptsz", false, (CUstream, CUstreamCaptureStatus *)) \
     X(stream_get_context, "cuStreamGetCtx", false, (CUstream, CUcontext *))                             \
-    X(stream_get_context_ptsz, "cuStreamGetCtx_ptsz", false, (CUstream, CUcontext *))
+    X(stream_get_context_ptsz, "cuStreamGetCtx_ptsz", false, (CUstream, CUcontext *))                   \
+    X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", false, (CUstreamCaptureMode *))
 
 struct driver_functions {
 #define DRIVER_FIELD(field, symbol, needed, arguments) CUresult(CUDAAPI *field) arguments;

@@ -228,14 +228,25 @@ CUresult entry_cuStreamDestroy_v2(CUstream stream) {
 
 /* ---- frees while something captures ---- */
 
+/* The wait for the stream must not break a capture elsewhere: it is made in relaxed mode. */
+static int free_beside_captures(struct pool_system *pool, uint64_t address, struct device_stream stream,
+                                enum pool_door door) {
+    const struct driver_functions *call = &process_driver()->call;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool exchanged = call->exchange_capture_mode && call->exchange_capture_mode(&mode) == CUDA_SUCCESS;
+    const int code = pool_free_async(pool, address, stream, door);
+    if (exchanged) call->exchange_capture_mode(&mode);
+    return code;
+}
+
 int captures_free_async(struct pool_system *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
     struct pool_block_info info;
+    if (!captures_any() || pool_find(pool, address, &info) == POOL_PASS)
+        return pool_free_async(pool, address, stream, door);
     CUstreamCaptureStatus status;
-    if (captures_any() && pool_find(pool, address, &info) != POOL_PASS) {
-        const CUresult result = is_capturing(stream, &status);
-        if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return (int)result;
-        /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. */
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE) return DEVICE_INVALID_VALUE;
-    }
-    return pool_free_async(pool, address, stream, door);
+    const CUresult result = is_capturing(stream, &status);
+    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return (int)result;
+    /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. */
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return DEVICE_INVALID_VALUE;
+    return free_beside_captures(pool, address, stream, door);
 }

@@ -319,11 +319,42 @@ static void say_capture(CUstreamCaptureMode mode) {
     say_alloc_write_free("after the capture");
 }
 
+/* Stream-ordered frees of blocks beside a capture and inside it. */
+static void say_frees_beside_a_capture(CUstreamCaptureMode mode) {
+    CUstream capturing, other;
+    CUgraph graph = NULL;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUdeviceptr p, q, r;
+    printf("mode %d\n", (int)mode);
+    SAY(cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+    SAY(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    SAY(cuMemAlloc(&p, 4096));
+    SAY(cuMemAlloc(&q, 4096));
+    SAY(cuMemAlloc(&r, 4096));
+    SAY(cuMemsetD8Async(p, 1, 4096, other));
+    SAY(cuStreamBeginCapture(capturing, mode));
+    SAY(cuMemFreeAsync(p, other));
+    SAY(cuMemFreeAsync(q, CU_STREAM_PER_THREAD));
+    SAY(cuStreamIsCapturing(capturing, &status));
+    printf("status %d\n", (int)status);
+    SAY(cuStreamEndCapture(capturing, &graph));
+    SAY(cuMemFreeAsync(p, other));
+    SAY(cuStreamBeginCapture(capturing, mode));
+    SAY(cuMemFreeAsync(r, capturing)); /* refused */
+    printf("ended: %d\n", cuStreamEndCapture(capturing, &graph) == CUDA_SUCCESS || graph == NULL);
+    SAY(cuMemFree(r));
+    SAY(cuStreamDestroy(other));
+    SAY(cuStreamDestroy(capturing));
+}
+
 static void say_captures(void) {
     begin();
     say_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     say_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     say_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    say_frees_beside_a_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
+    say_frees_beside_a_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    say_frees_beside_a_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 /* Captures whose end nobody announces; afterwards the sequence is to be served again. */

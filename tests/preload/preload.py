@@ -19,10 +19,12 @@ def built(name):
 def environment(pool=True, variables=None, beside=(), sim=SIM):
     """The guest's environment. `beside`: libraries preloaded after the pool's. POOL_* of the caller's do not count."""
     result = {name: value for name, value in os.environ.items() if not name.startswith(("POOL_", "SIM_"))}
-    preload = ([LIBRARY] if pool else []) + list(beside)
-    if preload:
-        result["LD_PRELOAD"] = ":".join(preload)
-    result["LD_LIBRARY_PATH"] = sim
+    libraries = ([LIBRARY] if pool else []) + list(beside)
+    if libraries:
+        result["LD_PRELOAD"] = ":".join(os.path.basename(path) if " " in path else path for path in libraries)
+    # Blanks separate the entries of LD_PRELOAD, but not those of LD_LIBRARY_PATH.
+    folders = [os.path.dirname(path) for path in libraries if " " in path]
+    result["LD_LIBRARY_PATH"] = ":".join([*dict.fromkeys(folders), sim])
     result.update(variables or {})
     return result
 

@@ -88,6 +88,20 @@ def disabled_pool_passes_everything_through():
 
 
 @case
+def compute_sanitizer_switches_the_pool_off_unless_it_is_asked_for():
+    beside = [built("libsanitizer-collection.so")]
+    for command in ["preload_shared"], ["preload_driver", "dlsym"]:
+        with Guest(command, beside=beside) as guest:
+            guest.until_ready()
+            expect(guest.figures(), allocs=0, frees=0, pools=0, pass_tool=ALLOCS + FREES)
+            guest.end()
+        with Guest(command, beside=beside, variables={"POOL_ENABLE": "1"}) as guest:
+            guest.until_ready()
+            expect(guest.figures(), allocs=ALLOCS, frees=FREES, pass_tool=0)
+            guest.end()
+
+
+@case
 def figures_begin_with_the_first_cuda_call_and_end_with_the_process():
     with Guest(["preload_shared"]) as guest:
         guest.until_ready()

@@ -112,6 +112,16 @@ def a_driver_in_two_stages_is_hooked_once():
 
 
 @case
+def two_names_of_one_function_are_hooked_by_neither():
+    with Guest(["preload_driver", "dlsym"], sim=os.path.join(GUESTS, "one_function")) as guest:
+        guest.until_ready()
+        assert guest.lines == [], guest.lines
+        # What a 0 stream means in a free is not to be known, so nothing is pooled.
+        expect(guest.figures(), allocs=0, frees=0, pools=0, pass_no_driver=14)
+        guest.end()
+
+
+@case
 def a_plug_in_with_a_runtime_of_its_own_is_pooled():
     with Guest(["preload_host", "libplugin.so"], sim=HERE) as guest:
         guest.until_ready()

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A driver in two stages: STAGE 1 goes by the name libcuda.so.1 and finds everything in stage 2 by dlsym.
+ * A driver in two stages: STAGE 1 goes by the name libcuda.so.1 and finds everything in stage 2 by dlsym. STAGE 3 is
+ * stage 2 as a driver of its own, in which two names are one function.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -105,5 +106,13 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     *total = (size_t)1 << 33;
     return CUDA_SUCCESS;
 }
+
+#if STAGE == 3
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    (void)stream;
+    return cuMemFree_v2(address);
+}
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) __attribute__((alias("cuMemFreeAsync")));
+#endif
 
 #endif
