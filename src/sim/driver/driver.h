@@ -235,6 +235,7 @@ struct context {
     struct slab **slabs;
     uint16_t *slab_runs; /* for each, a bound: no free run in it is longer */
     size_t slab_count, slab_capacity;
+    size_t slab_roomy; /* those before it are full */
     bool lazy_taken;
 };
 
@@ -317,6 +318,8 @@ bool memory_is_pinned(uint64_t address);
 
 /* ---- pools.c: memory pools; async.c: allocation in the order of a stream ---- */
 
+enum { POOL_BINS = 512 };
+
 /* A piece of what a pool holds. */
 struct pool_block {
     struct pool_arena *arena;
@@ -340,7 +343,9 @@ struct pool {
     uint64_t threshold;
     uint64_t reserved, reserved_high, used, used_high;
     struct pool_arena *arenas;
-    struct pool_block *free_blocks;
+    struct pool_block *pending;         /* freed, but not yet for all */
+    struct pool_block *bins[POOL_BINS]; /* free for all, by size */
+    uint64_t bins_used[POOL_BINS / 64]; /* a bit for each that is not empty */
     size_t live;
     struct pool *next; /* of all */
 };

@@ -114,13 +114,16 @@ static void slab_discard(struct context *context, struct slab *slab) {
     context->slabs[slab->index] = context->slabs[last];
     context->slabs[slab->index]->index = slab->index;
     context->slab_runs[slab->index] = context->slab_runs[last];
+    if (slab->index < context->slab_roomy) context->slab_roomy = slab->index;
     backing_give(context->device, slab->address, 1, true);
     free(slab);
 }
 
 /* The first slab with room, and where; the bounds that turn out too large are corrected on the way. */
 static struct slab *slab_find(struct context *context, size_t units, size_t *first) {
-    for (size_t i = 0; i < context->slab_count; i++) {
+    while (context->slab_roomy < context->slab_count && context->slab_runs[context->slab_roomy] == 0)
+        context->slab_roomy++;
+    for (size_t i = context->slab_roomy; i < context->slab_count; i++) {
         if (context->slab_runs[i] < units) continue;
         *first = bits_find_run(context->slabs[i]->taken, 0, CHUNK_UNITS, units);
         if (*first < CHUNK_UNITS) return context->slabs[i];
@@ -143,6 +146,7 @@ static struct allocation *slab_alloc(struct context *context, size_t bytes) {
     allocation->slab = slab;
     slab->units_taken += units_of(bytes);
     bits_set_run(slab->taken, first, units_of(bytes), true);
+    if (slab->units_taken == CHUNK_UNITS) context->slab_runs[slab->index] = 0;
     return allocation;
 }
 
@@ -151,8 +155,10 @@ static void slab_free(struct allocation *allocation) {
     const size_t units = units_of(allocation->bytes);
     bits_set_run(slab->taken, (allocation->address - slab->address) / MEMORY_UNIT, units, false);
     slab->units_taken -= units;
-    allocation->context->slab_runs[slab->index] = (uint16_t)(CHUNK_UNITS - slab->units_taken);
-    if (slab->units_taken == 0) slab_discard(allocation->context, slab);
+    struct context *const context = allocation->context;
+    context->slab_runs[slab->index] = (uint16_t)(CHUNK_UNITS - slab->units_taken);
+    if (slab->index < context->slab_roomy) context->slab_roomy = slab->index;
+    if (slab->units_taken == 0) slab_discard(context, slab);
 }
 
 /* Ranges of their own. */
@@ -211,7 +217,7 @@ void memory_context_discard(struct context *context) {
     free(context->slab_runs);
     context->slabs = NULL;
     context->slab_runs = NULL;
-    context->slab_count = context->slab_capacity = 0;
+    context->slab_count = context->slab_capacity = context->slab_roomy = 0;
     pthread_mutex_unlock(&memory_lock);
 }
 

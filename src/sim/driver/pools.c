@@ -5,9 +5,10 @@
  */
 #include <stdlib.h>
 
+#include "bits.h"
 #include "driver.h"
 
-enum { POOL_MAX = 65536 };
+enum { POOL_MAX = 4096, BIN_STEPS = 16, BIN_LOOKS = 64 };
 
 /* What a pool took from the device at a time. */
 struct pool_arena {
@@ -22,78 +23,93 @@ static struct handle_table pool_table = HANDLE_TABLE(struct pool, POOL_MAX, fals
 static struct pool *pools; /* memory_lock */
 _Atomic(bool) pools_over_threshold;
 
-/* Blocks. */
+/* Free blocks are in a list: those whose free has not happened in one, the others by their size, in sixteen steps from
+ * one power of two to the next. */
 
-static void free_list_add(struct pool_block *block) {
-    struct pool *const pool = block->arena->pool;
-    block->previous_free = NULL;
-    block->next_free = pool->free_blocks;
-    if (pool->free_blocks != NULL) pool->free_blocks->previous_free = block;
-    pool->free_blocks = block;
+static size_t bin_of(size_t bytes) {
+    const size_t units = bytes / MEMORY_UNIT;
+    if (units < BIN_STEPS) return units;
+    const size_t power = 63 - (size_t)__builtin_clzll(units);
+    return (power - 3) * BIN_STEPS + (units >> (power - 4) & (BIN_STEPS - 1));
 }
 
-static void free_list_remove(struct pool_block *block) {
+static struct pool_block **list_of(const struct pool_block *block) {
+    struct pool *const pool = block->arena->pool;
+    return block->freed_on != 0 ? &pool->pending : &pool->bins[bin_of(block->bytes)];
+}
+
+static void list_add(struct pool_block *block) {
+    struct pool_block **const list = list_of(block);
+    block->previous_free = NULL;
+    block->next_free = *list;
+    if (*list != NULL) (*list)->previous_free = block;
+    *list = block;
+    if (block->freed_on == 0) bits_set_run(block->arena->pool->bins_used, bin_of(block->bytes), 1, true);
+}
+
+static void list_remove(struct pool_block *block) {
+    struct pool_block **const list = list_of(block);
     if (block->next_free != NULL) block->next_free->previous_free = block->previous_free;
     if (block->previous_free != NULL)
         block->previous_free->next_free = block->next_free;
     else
-        block->arena->pool->free_blocks = block->next_free;
+        *list = block->next_free;
+    if (*list == NULL && block->freed_on == 0)
+        bits_set_run(block->arena->pool->bins_used, bin_of(block->bytes), 1, false);
 }
 
-/* Swallows the free block behind it; both are in the same state. */
-static void block_absorb_next(struct pool_block *block) {
-    struct pool_block *const next = block->after;
-    free_list_remove(next);
-    operation_drop(next->freed);
-    block->bytes += next->bytes;
-    block->after = next->after;
-    if (block->after != NULL) block->after->before = block;
-    free(next);
-}
+/* Blocks. */
 
 static bool block_may_join(const struct pool_block *block, const struct pool_block *other) {
     return other != NULL && other->free && other->freed_on == block->freed_on;
 }
 
-/* The block's own free is the latest, so it speaks for what it swallows. */
-static struct pool_block *block_join_neighbours(struct pool_block *block) {
-    if (block_may_join(block, block->after)) block_absorb_next(block);
+/* Swallows the block behind it. */
+static void block_absorb_next(struct pool_block *block) {
+    struct pool_block *const next = block->after;
+    block->bytes += next->bytes;
+    block->after = next->after;
+    if (block->after != NULL) block->after->before = block;
+    operation_drop(next->freed);
+    free(next);
+}
+
+/* Joins a free block, which is in no list yet, with its neighbours in the same state, and lists it. Its own free is the
+ * latest of them, so it speaks for all. */
+static void block_list(struct pool_block *block) {
+    if (block_may_join(block, block->after)) {
+        list_remove(block->after);
+        block_absorb_next(block);
+    }
     if (block_may_join(block, block->before)) {
         struct pool_block *const before = block->before;
+        list_remove(before);
         operation_drop(before->freed);
         before->freed = block->freed;
         block->freed = NULL;
         block_absorb_next(before);
         block = before;
     }
-    return block;
+    list_add(block);
 }
 
-/* If its free has happened, anybody may use it. */
-static bool block_settle(struct pool_block *block) {
-    if (block->freed_on == 0) return true;
-    if (block->freed != NULL && !operation_is_done(block->freed)) return false;
-    operation_drop(block->freed);
-    block->freed = NULL;
-    block->freed_on = 0;
-    return true;
-}
-
-/* Neighbours may have settled one after the other; the walk starts anew after a join, which is rare. */
+/* What has been freed by now, anybody may use. */
 static void pool_settle(struct pool *pool) {
-    for (struct pool_block *block = pool->free_blocks; block != NULL;) {
-        struct pool_block *const next = block->next_free;
-        const bool joins = block->freed_on != 0 && block_settle(block) &&
-                           (block_may_join(block, block->before) || block_may_join(block, block->after));
-        if (joins) block_join_neighbours(block);
-        block = joins ? pool->free_blocks : next;
+    for (struct pool_block *block = pool->pending, *next; block != NULL; block = next) {
+        next = block->next_free;
+        if (!operation_is_done(block->freed)) continue;
+        list_remove(block);
+        operation_drop(block->freed);
+        block->freed = NULL;
+        block->freed_on = 0;
+        block_list(block);
     }
 }
 
-static bool block_split(struct pool_block *block, size_t bytes) {
-    if (block->bytes == bytes) return true;
-    struct pool_block *const rest = calloc(1, sizeof(*rest));
-    if (rest == NULL) return false;
+/* Cuts a block that is in no list; the rest is listed. */
+static void block_split(struct pool_block *block, size_t bytes) {
+    struct pool_block *const rest = block->bytes > bytes ? calloc(1, sizeof(*rest)) : NULL;
+    if (rest == NULL) return; /* without memory for it, the block stays larger than asked */
     rest->arena = block->arena;
     rest->address = block->address + bytes;
     rest->bytes = block->bytes - bytes;
@@ -105,8 +121,7 @@ static bool block_split(struct pool_block *block, size_t bytes) {
     if (rest->after != NULL) rest->after->before = rest;
     block->after = rest;
     block->bytes = bytes;
-    free_list_add(rest);
-    return true;
+    list_add(rest);
 }
 
 /* Arenas. */
@@ -122,8 +137,7 @@ static void arena_discard(struct pool_arena *arena) {
     *link = arena->next;
     pool->reserved -= arena->chunks << CHUNK_SHIFT;
     backing_give(pool->device, arena->address, arena->chunks, true);
-    free_list_remove(arena->first);
-    operation_drop(arena->first->freed);
+    list_remove(arena->first);
     free(arena->first);
     free(arena);
 }
@@ -144,7 +158,7 @@ static struct pool_arena *arena_make(struct pool *pool, size_t bytes) {
     block->address = address;
     block->bytes = chunks << CHUNK_SHIFT;
     block->free = true;
-    free_list_add(block);
+    list_add(block);
     pool->reserved += block->bytes;
     if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
     return arena;
@@ -197,8 +211,7 @@ void pools_release_excess(void) {
             left = !pool_end(pool) || left;
         } else if (pool->reserved > pool->threshold) {
             pool_trim(pool, pool->threshold);
-            for (const struct pool_block *block = pool->free_blocks; block != NULL; block = block->next_free)
-                left = left || block->freed_on != 0;
+            left = left || pool->pending != NULL;
         }
         pool = next;
     }
@@ -208,17 +221,35 @@ void pools_release_excess(void) {
 
 /* Allocation. */
 
-/* The smallest block that is large enough and usable; among equals one that this stream freed. */
-static struct pool_block *pool_find(struct pool *pool, size_t bytes, uint64_t stream_id, bool pending_too) {
+/* The smallest that is large enough, of the first few of its bin; else any of the next bin. */
+static struct pool_block *find_settled(struct pool *pool, size_t bytes) {
+    const size_t own_bin = bin_of(bytes);
     struct pool_block *best = NULL;
-    for (struct pool_block *block = pool->free_blocks; block != NULL; block = block->next_free) {
-        const bool own = block->freed_on == stream_id;
-        if (block->bytes < bytes || (block->freed_on != 0 && !own && !pending_too)) continue;
-        if (best == NULL || block->bytes < best->bytes ||
-            (block->bytes == best->bytes && own && best->freed_on != stream_id))
-            best = block;
+    int looks = 0;
+    for (struct pool_block *block = pool->bins[own_bin]; block != NULL && looks < BIN_LOOKS; block = block->next_free) {
+        if (block->bytes >= bytes && (best == NULL || block->bytes < best->bytes)) best = block;
+        if (block->bytes == bytes) break;
+        looks++;
     }
+    if (best != NULL) return best;
+    const size_t bin = bits_next(pool->bins_used, own_bin + 1, POOL_BINS, true);
+    return bin < POOL_BINS ? pool->bins[bin] : NULL;
+}
+
+/* The smallest of those whose free has not happened: of this stream, which comes after it anyway, or of any (0). */
+static struct pool_block *find_pending(struct pool *pool, size_t bytes, uint64_t stream_id) {
+    struct pool_block *best = NULL;
+    for (struct pool_block *block = pool->pending; block != NULL; block = block->next_free)
+        if (block->bytes >= bytes && (stream_id == 0 || block->freed_on == stream_id) &&
+            (best == NULL || block->bytes < best->bytes))
+            best = block;
     return best;
+}
+
+static struct pool_block *pool_find(struct pool *pool, size_t bytes, uint64_t stream_id) {
+    struct pool_block *const own = find_pending(pool, bytes, stream_id), *const settled = find_settled(pool, bytes);
+    if (own == NULL || settled == NULL) return own != NULL ? own : settled;
+    return own->bytes <= settled->bytes ? own : settled;
 }
 
 CUresult pool_alloc(struct pool *pool, size_t bytes, const struct stream *stream, CUdeviceptr *address,
@@ -227,18 +258,19 @@ CUresult pool_alloc(struct pool *pool, size_t bytes, const struct stream *stream
     if (bytes > pool->device->total_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
     const size_t rounded = (bytes + MEMORY_UNIT - 1) / MEMORY_UNIT * MEMORY_UNIT;
     if (pool->opportunistic) pool_settle(pool);
-    struct pool_block *block = pool_find(pool, rounded, stream->id, false);
+    struct pool_block *block = pool_find(pool, rounded, stream->id);
     if (block == NULL) {
         struct pool_arena *const arena = pool_grow(pool, rounded);
         if (arena != NULL) block = arena->first;
     }
-    if (block == NULL && pool->internal_dependencies) block = pool_find(pool, rounded, stream->id, true);
-    if (block == NULL || !block_split(block, rounded)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (block == NULL && pool->internal_dependencies) block = find_pending(pool, rounded, 0);
+    if (block == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     struct allocation *const allocation = memory_add(block->address, bytes, ALLOCATION_POOL, pool->device, NULL);
     if (allocation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    list_remove(block);
+    block_split(block, rounded);
     allocation->block = block;
     allocation->pool = pool;
-    free_list_remove(block);
     if (block->freed_on != stream->id)
         *wait_for = block->freed;
     else
@@ -260,8 +292,7 @@ void pool_free(struct allocation *allocation, const struct stream *stream, struc
     block->free = true;
     block->freed_on = pending ? stream->id : 0;
     block->freed = pending ? operation_hold(freed) : NULL;
-    free_list_add(block);
-    block_join_neighbours(block);
+    block_list(block);
     pool->live--;
     pool->used -= allocation->bytes;
     memory_remove(allocation);
