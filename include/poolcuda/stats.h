@@ -89,7 +89,7 @@ extern "C" {
     X(trims, COUNT, COUNTER, "times cached memory was given back by a limit, headroom or request")            \
     X(oom_retries, COUNT, COUNTER, "driver out-of-memory answers that were met by giving cached memory back") \
     X(oom_failures, COUNT, COUNTER, "allocations that failed for lack of memory")                             \
-    X(driver_ns, NS, COUNTER, "time spent in the driver by the pool")
+    X(driver_ns, NS, COUNTER, "time spent in the driver by the pool; waits in frees are estimated from one in 64")
 
 /* Why a call went to the driver untouched: X(name, help). Process-wide counters, in this order. */
 #define POOLCUDA_PASS_REASONS(X)                                          \

@@ -94,6 +94,12 @@ void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum 
     stats_add(&class->alloc_bytes, block->size);
 }
 
+void figures_hit_latency(struct pool *pool, uint64_t began) {
+    uint64_t now = figures_clock();
+    stats_add(&pool->figures->hit_ns[stats_latency_bucket(now - began)], 1);
+    stats_set(&stats_header()->heartbeat_ns, now);
+}
+
 void figures_free(struct pool *pool, const struct block *block, enum pool_door door) {
     struct poolcuda_cell *cell = pool->cell;
     struct poolcuda_size_class *class = &pool->figures->classes[stats_size_class(block->size)];

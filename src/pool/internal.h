@@ -312,6 +312,8 @@ void figures_end(struct pool *pool); /* gauges and peaks follow the pool's sums 
 void figures_end_alloc(struct pool *pool);
 void figures_end_free(struct pool *pool);
 void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum pool_door door);
+/* A hit that was timed; also the sign of life. */
+void figures_hit_latency(struct pool *pool, uint64_t began);
 void figures_free(struct pool *pool, const struct block *block, enum pool_door door);
 /* device_free: UINT64_MAX when not asked. */
 void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,

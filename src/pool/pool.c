@@ -64,10 +64,12 @@ static int COLD pass(enum poolcuda_pass_reason reason) {
 }
 
 /* One call in POOLCUDA_LATENCY_SAMPLE is timed: 0, or when it began. */
-static inline uint64_t sample_begin(void) {
-    static _Thread_local unsigned calls __attribute__((tls_model("initial-exec")));
-    return __builtin_expect(calls++ % POOLCUDA_LATENCY_SAMPLE == 0, 0) ? figures_clock() : 0;
+static inline uint64_t sample_begin(unsigned *calls) {
+    return __builtin_expect((*calls)++ % POOLCUDA_LATENCY_SAMPLE == 0, 0) ? figures_clock() : 0;
 }
+
+static _Thread_local unsigned alloc_calls __attribute__((tls_model("initial-exec")));
+static _Thread_local unsigned free_calls __attribute__((tls_model("initial-exec")));
 
 /* More than the device has: no cached byte is worth giving back for it. */
 static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
@@ -105,7 +107,7 @@ static int COLD alloc_miss(struct pool *pool, size_t size, size_t requested, enu
 int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
     if (!bytes || !address) return pass(POOLCUDA_PASS_zero_or_null);
     if (atomic_load_explicit(&system->captures, memory_order_relaxed)) return pass(POOLCUDA_PASS_capture);
-    uint64_t began = sample_begin();
+    uint64_t began = sample_begin(&alloc_calls);
     void *context = NULL;
     if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context)
         return pass(POOLCUDA_PASS_no_context);
@@ -141,8 +143,7 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     }
     *address = block->address;
     figures_alloc(pool, block, true, door);
-    if (__builtin_expect(began != 0, 0))
-        stats_add(&pool->figures->hit_ns[stats_latency_bucket(figures_clock() - began)], 1);
+    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
     figures_end_alloc(pool);
     pthread_mutex_unlock(&pool->lock);
     check_or_abort(system);
@@ -180,8 +181,9 @@ static struct pool *free_begin(struct pool_system *system, uint64_t address, voi
     return NULL;
 }
 
-/* The live block at `address` ends its life as `state`. */
-static int free_finish(struct pool *pool, uint64_t address, enum block_state state, enum pool_door door) {
+/* The live block at `address` ends its life as `state`. waited_ns: 0, or what a wait that was timed took. */
+static int free_finish(struct pool *pool, uint64_t address, enum block_state state, enum pool_door door,
+                       uint64_t waited_ns) {
     struct pool_system *system = pool->system;
     pthread_mutex_lock(&pool->lock);
     /* While its context is being reset, only the outcome says whether the block is still there. */
@@ -197,6 +199,8 @@ static int free_finish(struct pool *pool, uint64_t address, enum block_state sta
     if (__builtin_expect(state == BLOCK_IDLE, 1)) {
         heap_make_idle(pool, block);
         stats_add(&pool->figures->waits, 1);
+        if (__builtin_expect(waited_ns != 0, 0))
+            stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
         figures_end_free(pool);
     } else {
         heap_set_aside(pool, block, state);
@@ -217,7 +221,7 @@ static bool is_refusal(int code) {
 /* The wait failed: its code is the answer, and the block never comes back. */
 static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door) {
     if (is_refusal(code)) return code;
-    int finished = free_finish(pool, address, BLOCK_RETIRED, door);
+    int finished = free_finish(pool, address, BLOCK_RETIRED, door, 0);
     if (finished != DEVICE_OK) return finished;
     log_line(LOG_WARNING, "device %d: the wait in a free answered %d: its block is never given out again",
              pool->device->ordinal, code);
@@ -227,7 +231,7 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
 /* A stream of the process captures: no wait is possible. */
 static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door) {
     int code = capture_ask(pool);
-    return code == DEVICE_OK ? free_finish(pool, address, BLOCK_WAITING, door) : code;
+    return code == DEVICE_OK ? free_finish(pool, address, BLOCK_WAITING, door, 0) : code;
 }
 
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
@@ -238,10 +242,11 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
     if (__builtin_expect(atomic_load_explicit(&system->captures, memory_order_relaxed) != 0, 0))
         return free_in_capture(pool, address, door);
     const struct device_ops *ops = system->ops;
+    uint64_t began = sample_begin(&free_calls);
     code = __builtin_expect(pool->context.handle == context, 1) ? ops->current_synchronize(ops->self)
                                                                 : ops->context_synchronize(ops->self, pool->context);
     if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door);
-    return free_finish(pool, address, BLOCK_IDLE, door);
+    return free_finish(pool, address, BLOCK_IDLE, door, __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
@@ -251,7 +256,7 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
     if (!pool) return code;
     code = system->ops->stream_synchronize(system->ops->self, pool->context, stream);
     if (code != DEVICE_OK) return free_unwaited(pool, address, code, door);
-    return free_finish(pool, address, BLOCK_IDLE, door);
+    return free_finish(pool, address, BLOCK_IDLE, door, 0);
 }
 
 /* ---- questions ---- */

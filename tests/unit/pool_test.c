@@ -5,6 +5,8 @@
  */
 #include "pool_fixture.h"
 
+#include <unistd.h>
+
 static void a_freed_block_is_a_hit(void **state) {
     (void)state;
     struct fixture f;
@@ -345,7 +347,41 @@ static void figures_follow_the_pool(void **state) {
     fixture_end(&f);
 }
 
+static void wait_a_little(void *arg) {
+    (void)arg;
+    usleep(200);
+}
+
+static const struct poolcuda_pool *open_pool(void) {
+    const struct poolcuda_header *header = stats_header();
+    for (uint32_t i = 0; i < header->pools.count; i++) {
+        const struct poolcuda_pool *pool = record(header, &header->pools, i);
+        if (pool->state == POOLCUDA_POOL_OPEN) return pool;
+    }
+    return NULL;
+}
+
+static void waits_and_hits_are_timed_by_samples(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    must_free(&f, must_alloc(&f, 4096));
+    const struct poolcuda_pool *pool = open_pool();
+    assert_non_null(pool);
+    uint64_t before = pool->driver_ns, heartbeat = stats_header()->heartbeat_ns, hits = 0;
+    f.device.during_synchronize = wait_a_little;
+    for (int i = 0; i < 128; i++) must_free(&f, must_alloc(&f, 4096));
+    f.device.during_synchronize = NULL;
+    uint64_t waited = pool->driver_ns - before;
+    assert_in_range(waited, 128 * 200000 / 2, 128 * UINT64_C(200000) * 100);
+    for (unsigned i = 0; i < POOLCUDA_LATENCY_BUCKETS; i++) hits += pool->hit_ns[i];
+    assert_in_range(hits, 2, 3);
+    assert_true(stats_header()->heartbeat_ns > heartbeat);
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(waits_and_hits_are_timed_by_samples),
     cmocka_unit_test(a_freed_block_is_a_hit),
     cmocka_unit_test(blocks_are_rounded_and_aligned_to_512),
     cmocka_unit_test(free_neighbours_merge_to_the_whole_segment),
