@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "sim.h"
+
 static double now_us(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -75,6 +77,9 @@ int main(int argc, char **argv) {
             answer = cuMemAlloc(&memory, strtoull(word + 6, NULL, 10) << 20);
         } else if (strcmp(word, "free") == 0) {
             answer = cuMemFree(memory);
+        } else if (strcmp(word, "busy") == 0) {
+            const struct sim_kernel kernel = {.microseconds = 30000};
+            answer = (CUresult)sim_launch(&kernel, NULL);
         } else if (strcmp(word, "query") == 0) {
             answer = cuStreamQuery(NULL);
         } else if (strcmp(word, "record") == 0) {

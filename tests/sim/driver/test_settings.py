@@ -90,6 +90,26 @@ def calls_take_the_time_that_is_set():
 
 
 @case
+def alloc_and_free_wait_for_the_device_as_set():
+    words = "init", "current", "alloc:1", "busy", "free", "busy", "alloc:1"
+    for free, alloc in ("1", "0"), ("0", "1"):
+        answers = lines(*words, SIM_FREE_WAITS=free, SIM_ALLOC_WAITS=alloc)
+        for call, waits in (4, free), (6, alloc):
+            if waits == "1":
+                assert float(answers[call][2]) >= 25000, answers
+            else:
+                assert float(answers[call][2]) < 25000, answers
+
+
+@case
+def a_submission_waits_for_room_in_the_queue():
+    answers = lines("init", "current", "busy", "busy", SIM_QUEUE_DEPTH="1")
+    assert float(answers[3][2]) >= 25000, answers
+    answers = lines("init", "current", "busy", "busy", SIM_QUEUE_DEPTH="2")
+    assert float(answers[3][2]) < 25000, answers
+
+
+@case
 def memory_ends_at_the_limit():
     equal(codes("init", "current", "alloc:60", "alloc:60", SIM_OOM_ABOVE_MB="100"), [0, 0, 0, 2])
 
