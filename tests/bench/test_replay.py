@@ -120,10 +120,12 @@ def without_work_nothing_is_written_or_checked():
 
 
 def corrupted(way):
-    preload = os.environ["CORRUPT_LIBRARY"]
-    if "LD_PRELOAD" in os.environ:
-        preload += ":" + os.environ["LD_PRELOAD"]
-    report = replay_json(trace=TWO_BLOCKS, status=1, environment={"CORRUPT": way, "LD_PRELOAD": preload})
+    # By its name alone: LD_PRELOAD could not hold a path with a blank.
+    folder, library = os.path.split(os.environ["CORRUPT_LIBRARY"])
+    environment = {"CORRUPT": way}
+    for variable, value in (("LD_PRELOAD", library), ("LD_LIBRARY_PATH", folder)):
+        environment[variable] = ":".join(filter(None, [value, os.environ.get(variable)]))
+    report = replay_json(trace=TWO_BLOCKS, status=1, environment=environment)
     return report["stamps"], report["messages"]
 
 

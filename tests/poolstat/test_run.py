@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Starting programs under the pool, and the command line: exit codes, environment, where the library is found."""
+import atexit
 import os
 import shutil
 import signal
@@ -10,7 +11,16 @@ from pathlib import Path
 from common import POOLSTAT, Result, expect, expect_in, folder_of_segments, poolstat
 from tap import case, main, skip
 
-STUB = os.environ["STUB"]
+def without_blanks(library):
+    """The library, or a copy where its path has a blank: LD_PRELOAD names a library by its path only without."""
+    if " " not in library:
+        return library
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    return shutil.copy(library, folder)
+
+
+STUB = without_blanks(os.environ["STUB"])
 
 
 def run(*arguments, program=POOLSTAT, environment=(), library=STUB):
