@@ -300,7 +300,6 @@ struct allocation *memory_find_overlap(uint64_t address, size_t bytes);
 struct allocation *memory_add(uint64_t address, size_t bytes, enum allocation_kind kind, struct device *device,
                               struct context *context);
 void memory_remove(struct allocation *allocation);
-CUresult memory_plain_alloc(struct context *context, size_t bytes, CUdeviceptr *address);
 /* Whether work of the context may use it: its own device's, and that of peers. */
 bool memory_may_use(const struct allocation *allocation, const struct context *context);
 /* Gives back one allocation of any kind but REGISTERED. */

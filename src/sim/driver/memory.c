@@ -15,6 +15,7 @@
 enum { PITCH_ALIGNMENT = 512 };
 
 struct slab {
+    struct context *context;
     uint64_t address;
     size_t index; /* in the context's slabs */
     size_t units_taken;
@@ -84,7 +85,7 @@ static size_t units_of(size_t bytes) {
 static bool slabs_grow(struct context *context) {
     if (context->slab_count < context->slab_capacity) return true;
     const size_t capacity = context->slab_capacity == 0 ? 64 : context->slab_capacity * 2;
-    struct slab **const slabs = realloc(context->slabs, capacity * sizeof(*slabs));
+    struct slab **const slabs = realloc(context->slabs, capacity * sizeof(struct slab *));
     if (slabs == NULL) return false;
     context->slabs = slabs;
     uint16_t *const runs = realloc(context->slab_runs, capacity * sizeof(*runs));
@@ -103,6 +104,7 @@ static struct slab *slab_make(struct context *context) {
         free(slab);
         return NULL;
     }
+    slab->context = context;
     slab->index = context->slab_count++;
     context->slabs[slab->index] = slab;
     context->slab_runs[slab->index] = CHUNK_UNITS;
@@ -155,7 +157,7 @@ static void slab_free(struct allocation *allocation) {
     const size_t units = units_of(allocation->bytes);
     bits_set_run(slab->taken, (allocation->address - slab->address) / MEMORY_UNIT, units, false);
     slab->units_taken -= units;
-    struct context *const context = allocation->context;
+    struct context *const context = slab->context;
     context->slab_runs[slab->index] = (uint16_t)(CHUNK_UNITS - slab->units_taken);
     if (slab->index < context->slab_roomy) context->slab_roomy = slab->index;
     if (slab->units_taken == 0) slab_discard(context, slab);
@@ -177,7 +179,7 @@ static struct allocation *range_alloc(struct context *context, size_t bytes) {
     return allocation;
 }
 
-CUresult memory_plain_alloc(struct context *context, size_t bytes, CUdeviceptr *address) {
+static CUresult take_plain(struct context *context, size_t bytes, CUdeviceptr *address) {
     struct allocation *const allocation =
         bytes < CHUNK_BYTES ? slab_alloc(context, bytes) : range_alloc(context, bytes);
     if (allocation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -272,7 +274,7 @@ static CUresult plain_alloc(struct thread *thread, CUdeviceptr *address, size_t 
     entry_delay(settings.alloc_us);
     if (settings.alloc_waits) scheduler_wait_context(context);
     pthread_mutex_lock(&memory_lock);
-    result = memory_plain_alloc(context, bytes, address);
+    result = take_plain(context, bytes, address);
     pthread_mutex_unlock(&memory_lock);
     return result;
 }

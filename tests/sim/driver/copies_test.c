@@ -6,7 +6,7 @@
 
 #include "fixture.h"
 
-enum { MIB = 1 << 20 };
+#define MIB ((size_t)1 << 20)
 
 static CUdeviceptr new_memory(size_t bytes) {
     CUdeviceptr memory;
@@ -16,15 +16,15 @@ static CUdeviceptr new_memory(size_t bytes) {
 
 static void there_and_back(void **state) {
     (void)state;
-    enum { BYTES = 3 * MIB + 17 };
+    const size_t bytes = 3 * MIB + 17;
     fresh_context();
-    unsigned char *const out = malloc(BYTES), *const in = calloc(1, BYTES);
-    for (size_t i = 0; i < BYTES; i++) out[i] = (unsigned char)(i * 31);
-    CUdeviceptr first = new_memory(BYTES), second = new_memory(BYTES);
-    CHECK(cuMemcpyHtoD(first, out, BYTES));
-    CHECK(cuMemcpyDtoD(second, first, BYTES));
-    CHECK(cuMemcpyDtoH(in, second, BYTES));
-    assert_memory_equal(in, out, BYTES);
+    unsigned char *const out = malloc(bytes), *const in = calloc(1, bytes);
+    for (size_t i = 0; i < bytes; i++) out[i] = (unsigned char)(i * 31);
+    CUdeviceptr first = new_memory(bytes), second = new_memory(bytes);
+    CHECK(cuMemcpyHtoD(first, out, bytes));
+    CHECK(cuMemcpyDtoD(second, first, bytes));
+    CHECK(cuMemcpyDtoH(in, second, bytes));
+    assert_memory_equal(in, out, bytes);
     CHECK(cuMemcpy(first, second + 1, 100));
     CHECK(cuMemcpy((CUdeviceptr)(uintptr_t)in, first, 100));
     assert_memory_equal(in, out + 1, 100);
@@ -147,7 +147,7 @@ static void two_and_three_dimensions(void **state) {
     unsigned char host[4 * 8 * 16], back[4 * 8 * 16] = {0};
     fresh_context();
     for (size_t i = 0; i < sizeof(host); i++) host[i] = (unsigned char)i;
-    CUdeviceptr memory = new_memory(4 * 8 * 32);
+    CUdeviceptr memory = new_memory(sizeof(host) * 2);
     CUDA_MEMCPY3D volume = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                             .srcHost = host,
                             .srcPitch = 16,

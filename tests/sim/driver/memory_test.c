@@ -9,7 +9,7 @@
 
 #include "fixture.h"
 
-enum { MIB = 1 << 20 };
+#define MIB ((size_t)1 << 20)
 
 static void sizes_and_null_arguments(void **state) {
     (void)state;

@@ -4,7 +4,7 @@
  */
 #include "fixture.h"
 
-enum { MIB = 1 << 20 };
+#define MIB ((size_t)1 << 20)
 
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute name) {
     cuuint64_t value;

@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
             print_uuid(0);
             continue;
         } else if (strcmp(word, "total") == 0) {
-            answer = cuDeviceTotalMem(&total, 0);
+            cuDeviceTotalMem(&total, 0);
             printf("total %zu\n", total);
             continue;
         } else if (strcmp(word, "version") == 0) {
