@@ -95,7 +95,7 @@ static int memory_info(void *self, struct device_context context, size_t *free_b
 }
 
 static int current_handle(void *self, void **handle) {
-    struct device_context context;
+    struct device_context context = {0};
     const int result = context_current(self, &context);
     *handle = context.handle;
     return result;

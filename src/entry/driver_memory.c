@@ -22,7 +22,7 @@ CUresult entry_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
         uint64_t address = 0;
         /* A NULL pointer is told to the pool, so that it is counted. */
         const int code = pool_alloc(pool, bytes, door_of(mark), out ? &address : NULL);
-        if (ENTRY_LIKELY(code == DEVICE_OK)) {
+        if (ENTRY_LIKELY(code == DEVICE_OK && out)) {
             *out = (CUdeviceptr)address;
             return CUDA_SUCCESS;
         }
