@@ -63,6 +63,11 @@ static int COLD pass(enum poolcuda_pass_reason reason) {
     return POOL_PASS;
 }
 
+/* A runtime makes a context current; then the request comes back by the driver door. */
+static int COLD pass_without_context(enum pool_door door) {
+    return door == POOL_DOOR_RUNTIME ? POOL_PASS : pass(POOLCUDA_PASS_no_context);
+}
+
 /* One call in POOLCUDA_LATENCY_SAMPLE is timed: 0, or when it began. */
 static inline uint64_t sample_begin(unsigned *calls) {
     return __builtin_expect((*calls)++ % POOLCUDA_LATENCY_SAMPLE == 0, 0) ? figures_clock() : 0;
@@ -110,12 +115,12 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     uint64_t began = sample_begin(&alloc_calls);
     void *context = NULL;
     if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context)
-        return pass(POOLCUDA_PASS_no_context);
+        return pass_without_context(door);
     struct pool *pool = contexts_known_pool(system, context);
     if (__builtin_expect(!pool, 0)) {
         enum poolcuda_pass_reason reason;
         pool = contexts_make_pool(system, context, &reason);
-        if (!pool) return pass(reason);
+        if (!pool) return reason == POOLCUDA_PASS_no_context ? pass_without_context(door) : pass(reason);
     }
     size_t size = policy_round(bytes);
     if (size - 1 >= pool->device->total - 1)

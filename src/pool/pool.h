@@ -4,8 +4,9 @@
  * streams and fences; calls no CUDA function by name and decides nothing about doors.
  *
  * Results are CUresult-style codes. POOL_PASS means: this call is not the pool's, the driver is to answer it; the
- * reason has been counted. Sizes are bytes, addresses device addresses. All functions may be called from any thread,
- * none with a lock of the caller's that a driver call might need. None changes errno.
+ * reason has been counted (but for an allocation by the runtime door without a context, which comes back). Sizes are
+ * bytes, addresses device addresses. All functions may be called from any thread, none with a lock of the caller's that
+ * a driver call might need. None changes errno.
  */
 #ifndef POOLCUDA_POOL_H
 #define POOLCUDA_POOL_H

@@ -76,7 +76,7 @@ def threads_without_a_context_are_served():
     same(["preload_guest_static", "threads"])
     with Guest(["preload_guest_runtime", "threads", "wait"]) as guest:
         guest.until_ready()
-        expect(guest.figures(), allocs=2, frees=2, hits=1, misses=1, runtime_door=4, bad_frees=1)
+        expect(guest.figures(), allocs=2, frees=2, hits=1, misses=1, runtime_door=4, bad_frees=1, pass_no_context=0)
         guest.end()
 
 
