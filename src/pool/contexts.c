@@ -118,16 +118,22 @@ void pool_leave(struct pool *pool) {
     if (--pool->inside == 0 && pool->status == POOL_CLOSED) pthread_cond_broadcast(&pool->changed);
 }
 
-/* The pool in service for a handle, or for the device's primary context. */
+static bool pool_is_of(const struct pool *pool, int ordinal, const void *handle) {
+    return handle ? pool->context.handle == handle : pool->context.ordinal == ordinal;
+}
+
+/* The pool in service for a handle, or for the device's primary context. A pool that the table has forgotten is in
+ * service too: a thread that had found it before may have gone on with it since. */
 static struct pool *pool_in_service(struct pool_system *system, int ordinal, const void *handle) {
     struct pool *pool = NULL;
     pthread_mutex_lock(&system->contexts_lock);
-    for (size_t i = 0; i < system->context_count && !pool; i++) {
-        struct pool *candidate = system->contexts[i].pool;
-        if (candidate && (handle ? candidate->context.handle == handle : candidate->context.ordinal == ordinal))
-            pool = candidate;
-    }
+    for (size_t i = 0; i < system->context_count && !pool; i++)
+        if (system->contexts[i].pool && pool_is_of(system->contexts[i].pool, ordinal, handle))
+            pool = system->contexts[i].pool;
     pthread_mutex_unlock(&system->contexts_lock);
+    if (pool) return pool;
+    pool = atomic_load(&system->pools);
+    while (pool && !pool_is_of(pool, ordinal, handle)) pool = pool->next;
     return pool;
 }
 
@@ -171,7 +177,7 @@ static void entry_forget(struct pool_system *system, const void *handle) {
 /* The pool that awaits a settle: another thread's may already have taken it out of service. */
 static struct pool *pool_closed(struct pool_system *system, int ordinal, const void *handle) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        if (handle ? pool->context.handle != handle : pool->context.ordinal != ordinal) continue;
+        if (!pool_is_of(pool, ordinal, handle)) continue;
         pthread_mutex_lock(&pool->lock);
         bool closed = pool->closers > 0;
         pthread_mutex_unlock(&pool->lock);

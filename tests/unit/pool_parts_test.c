@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The pool's parts by themselves: the free index finds what a list of blocks would, the policy keeps its rules, host
- * memory stays small.
+ * memory stays small, a reset finds its pool.
  */
 #include "pool_fixture.h"
 
@@ -149,6 +149,32 @@ static void host_memory_per_live_block_is_bounded(void **state) {
     assert_true(sizeof(struct pool) + sizeof(struct pool_system) <= 512 * KIB);
 }
 
+static void a_pool_that_was_found_before_its_reset_is_reset_again(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    must_free(&f, must_alloc(&f, 4096));
+    must_alloc(&f, 4096);
+    struct context_cache found = context_cache;
+    pool_context_close(f.pool, 0, NULL);
+    fake_reset(&f.device, 0, true);
+    f.device.alive[0] = false;
+    pool_context_settle(f.pool, 0, NULL);
+    f.device.alive[0] = true;
+
+    /* A thread that had come as far as the pool when the reset began goes on after it. */
+    found.epoch = atomic_load(&f.pool->epoch);
+    context_cache = found;
+    must_alloc(&f, 4096);
+    pool_context_close(f.pool, 0, NULL);
+    fake_reset(&f.device, 0, false);
+    pool_context_settle(f.pool, 0, NULL);
+    f.device.alive[0] = true;
+    assert_int_equal(totals_of(&f, 0).reserved, 0);
+    must_free(&f, must_alloc(&f, 4096));
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(index_finds_a_fit_wherever_one_is),
     cmocka_unit_test(index_classes_follow_sizes),
@@ -157,5 +183,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(policy_bounds_splits),
     cmocka_unit_test(policy_sizes_segments),
     cmocka_unit_test(host_memory_per_live_block_is_bounded),
+    cmocka_unit_test(a_pool_that_was_found_before_its_reset_is_reset_again),
 };
 TESTING_MAIN(tests)
