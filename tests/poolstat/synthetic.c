@@ -277,6 +277,7 @@ int main(int argc, char **argv) {
     if (!has("bare")) fill_pools(header);
     fill_events(header);
     header->state = has("ended") ? POOLCUDA_ENDED : has("starting") ? POOLCUDA_STARTING : POOLCUDA_RUNNING;
+    if (has("torn")) ((struct poolcuda_pool *)record_at(&header->pools, 0))->sequence = 1; /* from the first look on */
     if ((has("busy") || has("torn")) && pthread_create(&writer, NULL, write_for_ever, header) != 0) return 3;
     printf("ready %d %s\n", getpid(), path);
     fflush(stdout);
