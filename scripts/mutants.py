@@ -79,7 +79,7 @@ class Bench:
         copy_tree(self.tree, self.copy)
 
     def patch(self, mutant):
-        applied = subprocess.run(["patch", "-p1", "-F1", "--no-backup-if-mismatch", "-f", "-d", str(self.copy), "-i",
+        applied = subprocess.run(["patch", "-p1", "-F0", "--no-backup-if-mismatch", "-f", "-d", str(self.copy), "-i",
                                   str(mutant.path)], capture_output=True, text=True)
         if applied.returncode != 0:
             raise Unusable("does not apply\n" + applied.stdout + applied.stderr)
@@ -90,7 +90,7 @@ class Bench:
         commands = [["ninja", "-C", str(build), "all", "meson-test-prereq"]]
         if not (build / "build.ninja").exists():
             shutil.rmtree(build, ignore_errors=True)
-            commands.insert(0, ["meson", "setup", *options, str(build), str(self.copy)])
+            commands.insert(0, ["meson", "setup", "--buildtype=debug", *options, str(build), str(self.copy)])
         for command in commands:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
             if done.returncode != 0:
