@@ -63,32 +63,33 @@ extern "C" {
 
 /* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
  * cells. */
-#define POOLCUDA_POOL_FIGURES(X)                                                                              \
-    X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                     \
-    X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                       \
-    X(ordered_bytes, BYTES, GAUGE, "cached: free in the order of one stream")                                 \
-    X(waiting_bytes, BYTES, GAUGE, "cached: waiting for a fence")                                             \
-    X(retired_bytes, BYTES, GAUGE, "never given out again, since waiting for its work failed")                \
-    X(largest_free_bytes, BYTES, GAUGE, "largest free block")                                                 \
-    X(releasable_bytes, BYTES, GAUGE, "bytes of wholly free segments")                                        \
-    X(segments, COUNT, GAUGE, "segments held")                                                                \
-    X(free_blocks, COUNT, GAUGE, "free blocks")                                                               \
-    X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                           \
-    X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                                     \
-    X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                             \
-    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes")                                                 \
-    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes")                                                     \
-    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes")                                               \
-    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes")                                               \
-    X(segment_allocs, COUNT, COUNTER, "segments taken from the driver")                                       \
-    X(segment_alloc_bytes, BYTES, COUNTER, "bytes taken from the driver")                                     \
-    X(segment_releases, COUNT, COUNTER, "segments given back to the driver")                                  \
-    X(segment_release_bytes, BYTES, COUNTER, "bytes given back to the driver")                                \
-    X(fences, COUNT, COUNTER, "fences recorded")                                                              \
-    X(waits, COUNT, COUNTER, "times a call waited for the GPU")                                               \
-    X(trims, COUNT, COUNTER, "times cached memory was given back by a limit, headroom or request")            \
-    X(oom_retries, COUNT, COUNTER, "driver out-of-memory answers that were met by giving cached memory back") \
-    X(oom_failures, COUNT, COUNTER, "allocations that failed for lack of memory")                             \
+#define POOLCUDA_POOL_FIGURES(X)                                                                   \
+    X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                          \
+    X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                            \
+    X(ordered_bytes, BYTES, GAUGE, "cached: free in the order of one stream")                      \
+    X(waiting_bytes, BYTES, GAUGE, "cached: waiting for a fence")                                  \
+    X(retired_bytes, BYTES, GAUGE, "never given out again, since waiting for its work failed")     \
+    X(largest_free_bytes, BYTES, GAUGE, "largest free block")                                      \
+    X(releasable_bytes, BYTES, GAUGE, "bytes of wholly free segments")                             \
+    X(segments, COUNT, GAUGE, "segments held")                                                     \
+    X(free_blocks, COUNT, GAUGE, "free blocks")                                                    \
+    X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                \
+    X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                          \
+    X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                  \
+    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes")                                      \
+    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes")                                          \
+    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes")                                    \
+    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes")                                    \
+    X(segment_allocs, COUNT, COUNTER, "segments taken from the driver")                            \
+    X(segment_alloc_bytes, BYTES, COUNTER, "bytes taken from the driver")                          \
+    X(segment_releases, COUNT, COUNTER, "segments given back to the driver")                       \
+    X(segment_release_bytes, BYTES, COUNTER, "bytes given back to the driver")                     \
+    X(fences, COUNT, COUNTER, "fences recorded")                                                   \
+    X(waits, COUNT, COUNTER, "times a call waited for the GPU")                                    \
+    X(trims, COUNT, COUNTER, "times cached memory was given back by a limit, headroom or request") \
+    X(oom_retries, COUNT, COUNTER,                                                                 \
+      "times memory had run out, cached memory was given back and the driver asked again")         \
+    X(oom_failures, COUNT, COUNTER, "allocations that failed for lack of memory")                  \
     X(driver_ns, NS, COUNTER, "time spent in the driver by the pool; waits in frees are estimated from one in 64")
 
 /* Why a call went to the driver untouched: X(name, help). Process-wide counters, in this order. */
@@ -238,7 +239,8 @@ struct poolcuda_event {
     uint64_t device_free_bytes; /* UINT64_MAX when not asked */
     uint32_t fragmentation_ppm; /* external fragmentation, parts per million */
     uint32_t reserved0;
-    uint64_t reserved[6];
+    uint64_t address; /* what was freed (bad_free), else 0 */
+    uint64_t reserved[5];
 };
 
 #undef POOLCUDA_FIELD

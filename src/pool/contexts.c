@@ -28,6 +28,7 @@ static struct device_state *device_add(struct pool_system *system, struct device
     pthread_mutex_init(&device->lock, NULL);
     device->info = *info;
     device->total = info->total_bytes;
+    device->largest = info->total_bytes ? info->total_bytes : UINT64_MAX / 2;
     device->max_split = policy_max_split(&system->options, device->total);
     device->next = system->devices;
     system->devices = device;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/log.h"
+
 uint64_t figures_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -111,21 +113,42 @@ void figures_free(struct pool *pool, const struct block *block, enum pool_door d
     stats_add(&class->freed_bytes, block->size);
 }
 
-void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,
-                   uint32_t reason) {
-    uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
-    struct poolcuda_event event = {
+struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_event_type type) {
+    const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+    const uint64_t largest = pool->idle.largest;
+    return (struct poolcuda_event){
         .type = type,
         .device = pool->device->ordinal,
         .pool = stats_pool_number(pool->figures),
-        .reason = reason,
-        .requested_bytes = bytes,
         .live_bytes = pool->live,
         .cached_bytes = cached,
-        .largest_free_bytes = pool->idle.largest,
-        .device_free_bytes = device_free,
-        .fragmentation_ppm = cached ? (uint32_t)(1000000.0 * (1.0 - (double)pool->idle.largest / (double)cached)) : 0,
+        .largest_free_bytes = largest,
+        .device_free_bytes = UINT64_MAX,
+        .fragmentation_ppm = cached ? (uint32_t)(1000000.0 * (1.0 - (double)largest / (double)cached)) : 0,
     };
-    stats_event(&event);
+}
+
+void figures_publish(const struct poolcuda_event *event) {
+#define EVENT_NAME(name, help) [POOLCUDA_EVENT_##name] = #name,
+    static const char *const names[POOLCUDA_EVENT_COUNT] = {POOLCUDA_EVENT_TYPES(EVENT_NAME)};
+#undef EVENT_NAME
+    stats_event(event);
     stats_set(&stats_header()->heartbeat_ns, figures_clock());
+    if (!log_wants(LOG_EVENT)) return;
+    if (event->address)
+        log_line(LOG_EVENT, "device %d: %s of %#llx", event->device, names[event->type],
+                 (unsigned long long)event->address);
+    else
+        log_line(LOG_EVENT, "device %d: %s: %llu bytes (live %llu, cached %llu, largest free %llu)", event->device,
+                 names[event->type], (unsigned long long)event->requested_bytes, (unsigned long long)event->live_bytes,
+                 (unsigned long long)event->cached_bytes, (unsigned long long)event->largest_free_bytes);
+}
+
+void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,
+                   uint32_t reason) {
+    struct poolcuda_event event = figures_event_of(pool, type);
+    event.requested_bytes = bytes;
+    event.device_free_bytes = device_free;
+    event.reason = reason;
+    figures_publish(&event);
 }

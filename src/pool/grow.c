@@ -266,22 +266,26 @@ static int segment_take(struct pool *pool, size_t bytes, uint64_t *address, enum
     return code;
 }
 
-/* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again. No lock
- * held. */
-static int segment_take_hard(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
-    struct pool_system *system = pool->system;
+/* The same after cached memory was given back: an event of its own. */
+static int segment_retake(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
     pthread_mutex_lock(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->oom_retries, 1);
     figures_end(pool);
     figures_event(pool, POOLCUDA_EVENT_oom_retry, bytes, UINT64_MAX, (uint32_t)*reason);
     pthread_mutex_unlock(&pool->lock);
+    return segment_take(pool, bytes, address, reason);
+}
 
+/* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again. No lock
+ * held. */
+static int segment_take_hard(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
+    struct pool_system *system = pool->system;
     int code = DEVICE_OUT_OF_MEMORY;
-    if (grow_release(system, pool->device, bytes, 0)) code = segment_take(pool, bytes, address, reason);
+    if (grow_release(system, pool->device, bytes, 0)) code = segment_retake(pool, bytes, address, reason);
     if (code == DEVICE_OUT_OF_MEMORY) {
         grow_settle_waiting(system, pool->device);
-        if (grow_release(system, pool->device, UINT64_MAX, 0)) code = segment_take(pool, bytes, address, reason);
+        if (grow_release(system, pool->device, UINT64_MAX, 0)) code = segment_retake(pool, bytes, address, reason);
     }
     return code;
 }
@@ -306,6 +310,31 @@ static struct block *try_segment(struct pool *pool, uint64_t address, size_t byt
     return heap_hand_out(pool, block, size, requested, false);
 }
 
+/* A trim was made for the room of `device_free` bytes. No lock held. */
+static void note_trim(struct pool *pool, uint64_t released, uint64_t device_free) {
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->figures->trims, 1);
+    figures_end(pool);
+    figures_event(pool, POOLCUDA_EVENT_trim, released, device_free, 0);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void grow_keep_headroom(struct pool *pool) {
+    const uint64_t headroom = pool->system->options.headroom_bytes;
+    const struct room room = device_room(pool);
+    bool whole = room.device_free >= headroom;
+    if (!whole) {
+        uint64_t released = grow_release(pool->system, pool->device, headroom - room.device_free, 0);
+        if (released) note_trim(pool, released, room.device_free);
+        whole = released >= headroom - room.device_free;
+    }
+    if (whole) atomic_store_explicit(&pool->device->tight, false, memory_order_relaxed);
+    pthread_mutex_lock(&pool->lock);
+    pool_leave(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 /* How much to ask for, giving back first where there is no room for the least. No lock held. */
 static size_t make_room(struct pool *pool, size_t exact, size_t wanted, struct room *room) {
     *room = device_room(pool);
@@ -316,12 +345,7 @@ static size_t make_room(struct pool *pool, size_t exact, size_t wanted, struct r
     if (wanted <= room_bytes(room)) return wanted;
     uint64_t released = grow_release(pool->system, pool->device, wanted - room_bytes(room), 0);
     if (released) {
-        pthread_mutex_lock(&pool->lock);
-        figures_begin(pool);
-        stats_add(&pool->figures->trims, 1);
-        figures_end(pool);
-        figures_event(pool, POOLCUDA_EVENT_trim, released, room->device_free, 0);
-        pthread_mutex_unlock(&pool->lock);
+        note_trim(pool, released, room->device_free);
         *room = device_room(pool);
     }
     return wanted;
@@ -375,6 +399,8 @@ int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct b
         code = segment_take(pool, wanted, &address, &reason);
     }
     if (code == DEVICE_OUT_OF_MEMORY) code = segment_take_hard(pool, wanted, &address, &reason);
+    if (code == DEVICE_OK && wanted > room.headroom)
+        atomic_store_explicit(&pool->device->tight, true, memory_order_relaxed);
 
     pthread_mutex_lock(&pool->lock);
     bool added = false;

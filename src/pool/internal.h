@@ -177,6 +177,8 @@ struct device_state {
     uint64_t reserved; /* guarded by lock: both kinds, all contexts, with what has been promised to calls that are in
                           the driver */
     uint64_t total;    /* device memory, 0 when unknown */
+    uint64_t largest;  /* most that one request may be: the memory, or what an address can be */
+    atomic_bool tight; /* growth has touched the headroom: what becomes free goes back until it is whole */
     uint64_t max_split;
     struct device_info info;
     struct device_state *next; /* system->devices */
@@ -225,6 +227,7 @@ struct capture_probe; /* capture.c */
 struct pool_system {
     const struct device_ops *ops;
     struct pool_options options;
+    bool log_all; /* POOL_LOG=3 */
     struct registry registry;
     _Atomic uint64_t epoch;    /* changes with the table of contexts: threads cache what they found */
     _Atomic unsigned captures; /* stream captures in progress in the process */
@@ -295,6 +298,10 @@ uint64_t grow_release(struct pool_system *system, struct device_state *device, u
  */
 bool grow_settle_waiting(struct pool_system *system, struct device_state *device);
 
+/* The device's headroom was touched: give back what is wholly free until it is whole. No lock held; leaves the pool
+ * once. */
+void grow_keep_headroom(struct pool *pool);
+
 /* ---- capture.c ---- */
 
 /* May the thread free memory now? Asks the driver with a small allocation that is kept until the captures end. 0, or
@@ -315,7 +322,10 @@ void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum 
 /* A hit that was timed; also the sign of life. */
 void figures_hit_latency(struct pool *pool, uint64_t began);
 void figures_free(struct pool *pool, const struct block *block, enum pool_door door);
-/* device_free: UINT64_MAX when not asked. */
+/* An event with the pool's sums, to be completed; and its publication, in the ring and in the log. */
+struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_event_type type);
+void figures_publish(const struct poolcuda_event *event);
+/* Both. device_free: UINT64_MAX when not asked. */
 void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,
                    uint32_t reason);
 uint64_t figures_clock(void); /* ns, CLOCK_MONOTONIC */

@@ -18,6 +18,8 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
     if (!system) return NULL;
     system->ops = ops;
     system->options = *options;
+    system->options.segment_bytes = (options->segment_bytes + GRANULE - 1) / GRANULE * GRANULE;
+    system->log_all = log_wants(LOG_ALL);
     pthread_mutex_init(&system->contexts_lock, NULL);
     pthread_mutex_init(&system->probes_lock, NULL);
     /* Distinct for each system: threads remember their last context by it. */
@@ -59,7 +61,11 @@ void pool_system_destroy(struct pool_system *system) {
 /* ---- allocate ---- */
 
 static int COLD pass(enum poolcuda_pass_reason reason) {
+#define PASS_NAME(name, help) [POOLCUDA_PASS_##name] = #name,
+    static const char *const names[POOLCUDA_PASS_COUNT] = {POOLCUDA_PASS_REASONS(PASS_NAME)};
+#undef PASS_NAME
     stats_pass(reason);
+    log_line(LOG_ALL, "passed to the driver: %s", names[reason]);
     return POOL_PASS;
 }
 
@@ -76,7 +82,7 @@ static inline uint64_t sample_begin(unsigned *calls) {
 static _Thread_local unsigned alloc_calls __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned free_calls __attribute__((tls_model("initial-exec")));
 
-/* More than the device has: no cached byte is worth giving back for it. */
+/* More than the device has, or a size that overflows when rounded: no cached byte is worth giving back for it. */
 static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
     pthread_mutex_lock(&pool->lock);
     figures_begin(pool);
@@ -106,6 +112,9 @@ static int COLD alloc_miss(struct pool *pool, size_t size, size_t requested, enu
     pthread_mutex_unlock(&pool->lock);
     if (code == DEVICE_OUT_OF_MEMORY)
         log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal, requested);
+    if (code == DEVICE_OK)
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, requested,
+                 (unsigned long long)*address, took_segment ? "miss" : "hit");
     return code == POOL_PASS ? pass(POOLCUDA_PASS_no_host_memory) : code;
 }
 
@@ -123,8 +132,7 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
         if (!pool) return reason == POOLCUDA_PASS_no_context ? pass_without_context(door) : pass(reason);
     }
     size_t size = policy_round(bytes);
-    if (size - 1 >= pool->device->total - 1)
-        return alloc_absurd(pool, bytes); /* an overflow is 0, as an unknown total */
+    if (__builtin_expect(size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
     pthread_mutex_lock(&pool->lock);
     if (pool->status != POOL_OPEN) {
@@ -151,6 +159,9 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
     figures_end_alloc(pool);
     pthread_mutex_unlock(&pool->lock);
+    if (__builtin_expect(system->log_all, 0))
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, bytes,
+                 (unsigned long long)*address);
     check_or_abort(system);
     return DEVICE_OK;
 }
@@ -164,18 +175,31 @@ static int COLD free_refuse(struct pool *pool, uint64_t address) {
     figures_begin(pool);
     stats_add(&pool->cell->bad_frees, 1);
     figures_end(pool);
-    figures_event(pool, POOLCUDA_EVENT_bad_free, address, UINT64_MAX, DEVICE_INVALID_VALUE);
+    struct poolcuda_event event = figures_event_of(pool, POOLCUDA_EVENT_bad_free);
+    event.address = address;
+    event.reason = DEVICE_INVALID_VALUE;
+    figures_publish(&event);
     pthread_mutex_unlock(&pool->lock);
     log_line(LOG_WARNING, "device %d: a free of %#llx was refused: it is inside a segment and no live block",
              pool->device->ordinal, (unsigned long long)address);
     return DEVICE_INVALID_VALUE;
 }
 
+/* No segment holds the address. Without a current context, a runtime makes one and comes back by the driver door. */
+static int COLD free_foreign(struct pool_system *system, uint64_t address, enum pool_door door) {
+    void *context = NULL;
+    if (door == POOL_DOOR_RUNTIME &&
+        (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context))
+        return POOL_PASS;
+    return pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
+}
+
 /* The pool that has a segment at `address`, and the calling thread's current context; or NULL and *code the answer. */
-static struct pool *free_begin(struct pool_system *system, uint64_t address, void **context, int *code) {
+static struct pool *free_begin(struct pool_system *system, uint64_t address, enum pool_door door, void **context,
+                               int *code) {
     struct pool *pool = registry_pool(&system->registry, address);
     if (__builtin_expect(!pool, 0)) {
-        *code = pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
+        *code = free_foreign(system, address, door);
         return NULL;
     }
     *context = NULL;
@@ -212,8 +236,13 @@ static int free_finish(struct pool *pool, uint64_t address, enum block_state sta
         figures_end(pool);
     }
     bool trim = pool->idle_bytes > system->options.trim_bytes;
+    bool tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
+    if (__builtin_expect(tight, 0)) pool->inside++;
     pthread_mutex_unlock(&pool->lock);
     if (__builtin_expect(trim, 0)) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
+    if (__builtin_expect(tight, 0)) grow_keep_headroom(pool);
+    if (__builtin_expect(system->log_all, 0))
+        log_line(LOG_ALL, "device %d: free of %#llx", pool->device->ordinal, (unsigned long long)address);
     check_or_abort(system);
     return DEVICE_OK;
 }
@@ -242,7 +271,7 @@ static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_d
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
     int code;
     void *context;
-    struct pool *pool = free_begin(system, address, &context, &code);
+    struct pool *pool = free_begin(system, address, door, &context, &code);
     if (__builtin_expect(!pool, 0)) return code;
     if (__builtin_expect(atomic_load_explicit(&system->captures, memory_order_relaxed) != 0, 0))
         return free_in_capture(pool, address, door);
@@ -257,7 +286,7 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
     int code;
     void *context;
-    struct pool *pool = free_begin(system, address, &context, &code);
+    struct pool *pool = free_begin(system, address, door, &context, &code);
     if (!pool) return code;
     code = system->ops->stream_synchronize(system->ops->self, pool->context, stream);
     if (code != DEVICE_OK) return free_unwaited(pool, address, code, door);

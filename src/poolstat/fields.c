@@ -99,6 +99,7 @@ static const struct field event_fields[] = {
     {"reason", "word", "of an allocation that failed: driver (it had no more) or limit (POOL_LIMIT_MB)"},
     {"driver_code", "number", "of a fallback: the driver's answer"},
     {"requested_bytes", "bytes", "what was asked: block (oom), segment (growth, release); given back (trim)"},
+    {"address", "number", "of a refused free (bad_free): what was to be freed"},
     {"live_bytes", "bytes", "live at that time"},
     {"cached_bytes", "bytes", "cached at that time"},
     {"largest_free_bytes", "bytes", "largest free block at that time"},

@@ -255,7 +255,8 @@ static json_t *event(const struct segment *segment, const struct poolcuda_event 
     set(object, "pool", known(event->pool));
     set(object, "reason", word(words_oom_reason(event)));
     set(object, "driver_code", event->type == POOLCUDA_EVENT_fallback ? integer(event->reason) : json_null());
-    set(object, "requested_bytes", integer(event->requested_bytes));
+    set(object, "requested_bytes", event->address != 0 ? json_null() : integer(event->requested_bytes));
+    set(object, "address", known(event->address));
     set(object, "live_bytes", integer(event->live_bytes));
     set(object, "cached_bytes", integer(event->cached_bytes));
     set(object, "largest_free_bytes", integer(event->largest_free_bytes));

@@ -270,7 +270,7 @@ static void put_event(struct grid *grid, const struct segment *segment, const st
     grid_put(grid, text_duration(derive_age(segment, event->time_ns)).s);
     grid_put(grid, type == NULL ? "unknown" : type);
     grid_put(grid, event->pool == 0 ? "-" : text_count(event->pool).s);
-    grid_put(grid, text_bytes(event->requested_bytes).s);
+    grid_put(grid, (event->address != 0 ? text_handle(event->address) : text_bytes(event->requested_bytes)).s);
     grid_put(grid, text_bytes(event->live_bytes).s);
     grid_put(grid, text_bytes(event->cached_bytes).s);
     grid_put(grid, text_bytes(event->largest_free_bytes).s);

@@ -182,6 +182,79 @@ static void cached_memory_goes_back_before_headroom_is_touched(void **state) {
     fixture_end(&f);
 }
 
+static void headroom_is_made_whole_again_by_frees(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.headroom_bytes = 32 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 128 * MIB_BYTES, options);
+    uint64_t a[7];
+    for (int i = 0; i < 7; i++) a[i] = must_alloc(&f, 16 * MIB_BYTES); /* 16 MiB are left: the headroom is touched */
+    assert_int_equal(f.device.in_use[0], 112 * MIB_BYTES);
+    for (int i = 0; i < 7; i++) {
+        must_free(&f, a[i]);
+        assert_true(f.device.in_use[0] <= 96 * MIB_BYTES);
+    }
+    assert_int_equal(f.device.in_use[0], 96 * MIB_BYTES); /* and no more than that goes back */
+    assert_int_equal(last_event(POOLCUDA_EVENT_trim).requested_bytes, 16 * MIB_BYTES);
+    unsigned releases = f.device.releases;
+    for (int i = 0; i < 5; i++) must_free(&f, must_alloc(&f, 16 * MIB_BYTES));
+    assert_int_equal(f.device.releases, releases);
+    fixture_end(&f);
+
+    options.headroom_bytes = 1024 * MIB_BYTES; /* more than there is: nothing stays cached */
+    fixture_begin(&f, 128 * MIB_BYTES, options);
+    uint64_t keep = must_alloc(&f, 20 * MIB_BYTES);
+    must_free(&f, must_alloc(&f, 40 * MIB_BYTES));
+    assert_int_equal(f.device.in_use[0], 20 * MIB_BYTES);
+    must_free(&f, keep);
+    assert_int_equal(f.device.in_use[0], 0);
+    fixture_end(&f);
+}
+
+static void an_odd_segment_size_is_rounded_up(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.segment_bytes = 3 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 128 * MIB_BYTES, options);
+    must_alloc(&f, 512);
+    assert_int_equal(totals_of(&f, 0).reserved, 4 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static const struct poolcuda_pool *figures(void) {
+    const struct poolcuda_header *header = stats_header();
+    for (uint32_t i = 0; i < header->pools.count; i++) {
+        const struct poolcuda_pool *pool =
+            (const void *)((const char *)header + header->pools.offset + (size_t)i * header->pools.stride);
+        if (pool->state == POOLCUDA_POOL_OPEN) return pool;
+    }
+    return NULL;
+}
+
+static void only_retries_are_counted_as_retries(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 40 * MIB_BYTES), address;
+    assert_int_equal(pool_alloc(f.pool, 40 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
+    assert_int_equal(figures()->oom_retries, 0); /* nothing was cached, so nothing was tried again */
+    assert_int_equal(figures()->oom_failures, 1);
+    must_free(&f, a);
+    must_alloc(&f, 64 * MIB_BYTES);
+    assert_int_equal(figures()->oom_failures, 1);
+    fixture_end(&f);
+
+    struct pool_options options = fixture_options();
+    options.limit_bytes = 48 * MIB_BYTES;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    must_free(&f, must_alloc(&f, 16 * MIB_BYTES));
+    a = must_alloc(&f, 40 * MIB_BYTES);
+    assert_int_equal(totals_of(&f, 0).live, 40 * MIB_BYTES);
+    fixture_end(&f);
+}
+
 static void trim_bounds_what_stays_cached(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
@@ -253,6 +326,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_limit_refuses_only_after_cached_memory_went_back),
     cmocka_unit_test(headroom_is_left_free_by_growth),
     cmocka_unit_test(cached_memory_goes_back_before_headroom_is_touched),
+    cmocka_unit_test(headroom_is_made_whole_again_by_frees),
+    cmocka_unit_test(an_odd_segment_size_is_rounded_up),
+    cmocka_unit_test(only_retries_are_counted_as_retries),
     cmocka_unit_test(trim_bounds_what_stays_cached),
     cmocka_unit_test(relief_gives_everything_back_once),
     cmocka_unit_test(nearly_enough_free_segments_become_one),

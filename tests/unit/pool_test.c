@@ -7,6 +7,11 @@
 
 #include <unistd.h>
 
+static const void *record(const struct poolcuda_header *header, const struct poolcuda_section *section,
+                          uint32_t index) {
+    return (const char *)header + section->offset + (size_t)index * section->stride;
+}
+
 static void a_freed_block_is_a_hit(void **state) {
     (void)state;
     struct fixture f;
@@ -102,6 +107,12 @@ static void wrong_frees_answer_1_and_harm_nobody(void **state) {
     assert_int_equal(pool_free_async(f.pool, base, (struct device_stream){0}, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(pool_free(f.pool, base + 16 * MIB_BYTES - 512, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(f.device.releases, 0);
+    struct poolcuda_event event = {0};
+    const struct poolcuda_header *header = stats_header();
+    memcpy(&event, record(header, &header->events, (header->event_next - 1) % header->events.count), sizeof event);
+    assert_int_equal(event.type, POOLCUDA_EVENT_bad_free);
+    assert_int_equal(event.address, base + 16 * MIB_BYTES - 512);
+    assert_int_equal(event.requested_bytes, 0);
     struct pool_block_info info;
     assert_int_equal(pool_find(f.pool, neighbour, &info), 0);
     must_free(&f, neighbour);
@@ -301,11 +312,6 @@ static void queries_know_the_block_and_its_requested_size(void **state) {
     assert_int_equal(pool_find(f.pool, again, &info), 0);
     assert_int_not_equal(info.id, other.id);
     fixture_end(&f);
-}
-
-static const void *record(const struct poolcuda_header *header, const struct poolcuda_section *section,
-                          uint32_t index) {
-    return (const char *)header + section->offset + (size_t)index * section->stride;
 }
 
 static void figures_follow_the_pool(void **state) {

@@ -192,7 +192,8 @@ static void layout_of_an_event_is_pinned(void **state) {
         PIN(poolcuda_event, device_free_bytes, 64, 8),
         PIN(poolcuda_event, fragmentation_ppm, 72, 4),
         PIN(poolcuda_event, reserved0, 76, 4),
-        PIN(poolcuda_event, reserved, 80, 48),
+        PIN(poolcuda_event, address, 80, 8),
+        PIN(poolcuda_event, reserved, 88, 40),
     };
     CHECK_PINS(poolcuda_event, 128, pins);
 }
