@@ -178,7 +178,7 @@ static bool set_from_text(struct config *config, size_t index, const char *text)
 
 /* ---- names ---- */
 
-enum { PREFIX = sizeof("POOL_") - 1, NAME_MAX_BYTES = 64, NEAR = 3 };
+enum { PREFIX = sizeof("POOL_") - 1, NAME_MAX_BYTES = 64, NEAR = 4 };
 
 static size_t find_variable(const char *name, size_t length) {
     for (size_t i = 0; i < COUNT; i++) {
@@ -209,14 +209,15 @@ static unsigned edit_distance(const char *name, size_t length, const char *known
     return row[length];
 }
 
-/* The known name that was probably meant: at most NEAR edits away, and with a letter in common after the prefix. */
+/* The known name that was probably meant: at most NEAR edits away, and less than about half of what
+ * follows the prefix. */
 static const char *nearest_name(const char *name, size_t length) {
     const char *nearest = NULL;
     unsigned least = NEAR + 1;
     if (length >= NAME_MAX_BYTES) return NULL;
     for (size_t i = 0; i < COUNT; i++) {
         const unsigned distance = edit_distance(name, length, variables[i].name);
-        if (distance < least && distance < strlen(variables[i].name) - PREFIX) {
+        if (distance < least && 2 * distance <= strlen(variables[i].name) - PREFIX + 1) {
             least = distance;
             nearest = variables[i].name;
         }

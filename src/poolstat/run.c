@@ -35,6 +35,12 @@ static int preload(const struct options *options) {
     return code;
 }
 
+static int report_bad_option(const struct options *options, char **argv) {
+    const char letter[] = {'-', (char)optopt, '\0'};
+    if (optopt == 'e') return report(options, CODE_USAGE, "%s needs VAR=VALUE; usage: " USAGE, argv[optind - 1]);
+    return report(options, CODE_USAGE, "wrong option '%s'; usage: " USAGE, optopt == 0 ? argv[optind - 1] : letter);
+}
+
 int command_run(const struct options *options, int argc, char **argv) {
     static const struct option known[] = {
         {"env", required_argument, NULL, 'e'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
@@ -46,7 +52,7 @@ int command_run(const struct options *options, int argc, char **argv) {
             help_usage();
             return CODE_OK;
         }
-        if (option != 'e') return report(options, CODE_USAGE, "usage: " USAGE);
+        if (option != 'e') return report_bad_option(options, argv);
         code = set_variable(options, optarg);
         if (code != CODE_OK) return code;
     }

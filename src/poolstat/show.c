@@ -51,9 +51,10 @@ static bool parse_pid(const char *text, uint32_t *pid) {
 static int report_missing(const struct options *options, uint32_t pid) {
     struct procfs_process process;
     if (!procfs_read(pid, &process)) return report(options, CODE_GONE, "there is no process %u (any more)", pid);
-    return report(
-        options, CODE_NONE,
-        "process %u does not run on the pool, or made no CUDA call yet; start it with: poolstat run -- COMMAND", pid);
+    return report(options, CODE_NONE,
+                  "process %u does not run on the pool, made no CUDA call yet, or has POOL_STATS=0; start it with: "
+                  "poolstat run -- COMMAND",
+                  pid);
 }
 
 static int report_unreadable(const struct options *options, const struct process *process, uint32_t pid) {

@@ -261,6 +261,8 @@ static void an_unknown_name_is_reported_with_the_nearest_known_one(void **state)
         const char *entry, *line;
     } names[] = {
         {"POOL_LIMT_MB=3", "poolcuda: unknown variable POOL_LIMT_MB; did you mean POOL_LIMIT_MB?"},
+        {"POOL_LIMT=3", "poolcuda: unknown variable POOL_LIMT; did you mean POOL_LIMIT_MB?"},
+        {"POOL_SIZE=3", "poolcuda: unknown variable POOL_SIZE; `poolstat help config` lists the known ones"},
         {"POOL_LIMIT=3", "poolcuda: unknown variable POOL_LIMIT; did you mean POOL_LIMIT_MB?"},
         {"POOL_LIMIT_GB=3", "poolcuda: unknown variable POOL_LIMIT_GB; did you mean POOL_LIMIT_MB?"},
         {"POOL_limit_mb=3", "poolcuda: unknown variable POOL_limit_mb; did you mean POOL_LIMIT_MB?"},

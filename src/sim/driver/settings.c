@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "settings.h"
 
@@ -40,6 +41,32 @@ static void help_print(void) {
 #undef HELP_TEXT
 }
 
+/* Variables of the runtime's, which reads them itself. */
+static const char *const others[] = {"SIM_HELP", "SIM_RUNTIME_LOOKUP", "SIM_RUNTIME_VERSION"};
+
+static bool name_known(const char *name, size_t length) {
+#define NAME_NUMBER(field, variable, default_value, least, most, help) variable,
+#define NAME_TEXT(field, variable, help) variable,
+    static const char *const names[] = {SETTINGS(NAME_NUMBER, NAME_TEXT)};
+#undef NAME_NUMBER
+#undef NAME_TEXT
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0) return true;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strlen(others[i]) == length && memcmp(others[i], name, length) == 0) return true;
+    return false;
+}
+
+/* A misspelt name would simulate something else than was meant. */
+static void unknown_report(void) {
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        const size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, "SIM_", 4) == 0 && !name_known(*entry, length))
+            fprintf(stderr, "simulated CUDA: unknown variable %.*s; SIM_HELP=1 lists the known ones\n", (int)length,
+                    *entry);
+    }
+}
+
 void settings_read(void) {
     const int before = errno;
 #define READ_NUMBER(field, variable, default_value, least, most, help) \
@@ -48,6 +75,7 @@ void settings_read(void) {
     SETTINGS(READ_NUMBER, READ_TEXT)
 #undef READ_NUMBER
 #undef READ_TEXT
+    unknown_report();
     const char *const help = getenv("SIM_HELP");
     if (help != NULL && strcmp(help, "1") == 0) help_print();
     errno = before;

@@ -80,6 +80,13 @@ def a_wrong_failure_is_reported_and_ignored():
 
 
 @case
+def an_unknown_name_is_reported():
+    result = run("init", SIM_MEMRY_MB="5", SIM_RUNTIME_LOOKUP="v1")
+    equal(result.stdout.split()[:2], ["init", "0"])
+    assert "unknown variable SIM_MEMRY_MB;" in result.stderr and "LOOKUP" not in result.stderr, result.stderr
+
+
+@case
 def calls_take_the_time_that_is_set():
     words = "init", "current", "alloc:1", "free", "query"
     for variable, call in ("SIM_ALLOC_US", 2), ("SIM_FREE_US", 3):
