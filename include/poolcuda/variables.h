@@ -20,7 +20,8 @@
     X(POOL_FREE, free_mode, WORD, 0, 0, 0, "sync", "what cudaFree waits for: sync (as the driver does)")       \
     X(POOL_MAX_SPLIT_MB, max_split, SIZE_MB, POOLCUDA_VALUE_AUTO, 2, 1u << 24, "auto, none, or 2 to 16777216", \
       "blocks above this are never split, and larger requests get a segment of their own")                     \
-    X(POOL_SEGMENT_MB, segment, SIZE_MB, 16, 2, 1u << 20, "2 to 1048576", "least size of a segment")           \
+    X(POOL_SEGMENT_MB, segment, SIZE_MB, 16, 2, 1u << 20, "2 to 1048576",                                      \
+      "size of the segments that requests below half of it share; at most POOL_MAX_SPLIT_MB")                  \
     X(POOL_LIMIT_MB, limit, SIZE_MB, POOLCUDA_VALUE_NONE, 1, 1u << 24, "none, or 1 to 16777216",               \
       "most that may be reserved per device")                                                                  \
     X(POOL_HEADROOM_MB, headroom, SIZE_MB, 256, 0, 1u << 24, "0 to 16777216",                                  \

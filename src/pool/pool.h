@@ -22,7 +22,7 @@ enum { POOL_PASS = -1 };
 enum pool_door { POOL_DOOR_DRIVER, POOL_DOOR_RUNTIME }; /* by which door a call came: for the figures alone */
 
 struct pool_options {
-    uint64_t segment_bytes;   /* least size of a segment */
+    uint64_t segment_bytes;   /* size of the segments that small requests share; rounded up to 2 MiB */
     uint64_t max_split_bytes; /* CONFIG_AUTO, CONFIG_NONE, or bytes */
     uint64_t limit_bytes;     /* most that may be reserved per device, CONFIG_NONE: no limit */
     uint64_t headroom_bytes;  /* device memory that growth leaves free */

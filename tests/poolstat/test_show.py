@@ -95,7 +95,7 @@ def text_has_sections_with_units_and_help():
             expect_in(section, result.out)
         for line in (r"pid +%d  process id" % started.pid, r"live +40\.0 MiB  rounded size of the blocks",
                      r"hit rate +90\.0%  hits / allocs", r"peak utilisation +75\.0%", r"stranded +18\.0 MiB",
-                     r"driver +2\.50 ms  time spent", r"POOL_SEGMENT_MB +32 MiB  set +least size of a segment",
+                     r"driver +2\.50 ms  time spent", r"POOL_SEGMENT_MB +32 MiB  set +size of the segments",
                      r"POOL_ENABLE +1  default", r"driver version +13\.0", r"async +12  stream-ordered",
                      r"limit +4\.00 GiB  most that may be reserved", r"uuid +GPU-a0a1a2a3-a4a5-",
                      r"2 +1\.\d\d s  oom +1 +100 MiB +40\.0 MiB +24\.0 MiB +12\.0 MiB  limit +1\.00 GiB +50\.0% +0"):
