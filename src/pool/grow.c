@@ -293,9 +293,7 @@ static int segment_take_hard(struct pool *pool, size_t bytes, uint64_t *address,
 /* With the lock: an idle block for the request. */
 static struct block *try_idle(struct pool *pool, size_t size, size_t requested, bool any) {
     struct block *block = heap_take(pool, size, any);
-    /* Where the user named a bound, blocks above it stay whole even in need. */
-    bool whole = any && pool->system->options.max_split_bytes != CONFIG_AUTO;
-    return block ? heap_hand_out(pool, block, size, requested, whole) : NULL;
+    return block ? heap_hand_out(pool, block, size, requested) : NULL;
 }
 
 /* A fresh segment's low end is the request's. *added: the segment is the pool's now, whether or not the block could be
@@ -307,7 +305,7 @@ static struct block *try_segment(struct pool *pool, uint64_t address, size_t byt
     if (!block) return NULL;
     stats_add(&pool->figures->segment_allocs, 1);
     stats_add(&pool->figures->segment_alloc_bytes, bytes);
-    return heap_hand_out(pool, block, size, requested, false);
+    return heap_hand_out(pool, block, size, requested);
 }
 
 /* A trim was made for the room of `device_free` bytes. No lock held. */

@@ -79,9 +79,9 @@ struct block *heap_take(struct pool *pool, size_t size, bool any) {
     return block;
 }
 
-struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, bool whole) {
+struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested) {
     assert(block->size >= size && "a block holds what it is handed out for");
-    if (!whole && policy_split(block->size, size, pool->device->max_split)) block_split(pool, block, size);
+    if (policy_split(block->size, size, pool->device->max_split)) block_split(pool, block, size);
     block->state = BLOCK_LIVE;
     block->requested = requested;
     block->id = pool->generation << 40 | pool->next_id++;

@@ -268,8 +268,8 @@ void pool_leave(struct pool *pool);
 /* ---- heap.c: blocks within segments. All under pool->lock ---- */
 
 /* Hand out `size` bytes of the free block `block`, which is not in the index any more: splits it where the policy says
- * so, and registers it. NULL when host memory ran out: the block is idle again. `whole`: never split. */
-struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, bool whole);
+ * so, and registers it. NULL when host memory ran out: the block is idle again. */
+struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested);
 /* Take a fitting idle block out of the index, NULL when there is none. `any`: whatever POOL_MAX_SPLIT_MB says. */
 struct block *heap_take(struct pool *pool, size_t size, bool any);
 /* A block that is in no list becomes idle: merged with idle neighbours, into the index. */

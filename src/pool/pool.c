@@ -142,7 +142,7 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     figures_begin(pool);
     struct block *block = heap_take(pool, size, false);
     if (block) {
-        block = heap_hand_out(pool, block, size, bytes, false);
+        block = heap_hand_out(pool, block, size, bytes);
     } else {
         figures_end(pool);
         int code = alloc_miss(pool, size, bytes, door, began, address);
