@@ -92,9 +92,9 @@ static int segment_release(void *self, struct device_context context, enum segme
 
 static int context_synchronize(void *self, struct device_context context) {
     struct fake_device *fake = self;
-    (void)context;
     if (fake->during_synchronize) fake->during_synchronize(fake->during_arg);
     __atomic_fetch_add(&fake->synchronizes, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&fake->synchronized, context.handle, __ATOMIC_RELAXED);
     return __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
 }
 
@@ -110,9 +110,9 @@ static int current_synchronize(void *self) {
 
 static int stream_synchronize(void *self, struct device_context context, struct device_stream stream) {
     struct fake_device *fake = self;
-    (void)context;
     (void)stream;
     __atomic_fetch_add(&fake->stream_synchronizes, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&fake->synchronized, context.handle, __ATOMIC_RELAXED);
     return __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
 }
 

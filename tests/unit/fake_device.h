@@ -35,6 +35,7 @@ struct fake_device {
     /* What was called. */
     unsigned allocs, releases, synchronizes, stream_synchronizes;
     unsigned bad_releases; /* of what was not allocated */
+    void *synchronized;    /* the context that was waited for last, as a whole or by a stream of it */
 
     /* What goes wrong. */
     int alloc_fails_with;                  /* not 0: every allocation answers it */

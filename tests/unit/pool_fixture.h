@@ -65,4 +65,41 @@ static inline struct pool_totals totals_of(struct fixture *fixture, int ordinal)
     return totals;
 }
 
+/* ---- the figures ---- */
+
+static inline const void *figures_record(const struct poolcuda_section *section, uint32_t index) {
+    return (const char *)stats_header() + section->offset + (size_t)index * section->stride;
+}
+
+/* The record of the first open pool, NULL when there is none. */
+static inline const struct poolcuda_pool *figures_of_pool(void) {
+    const struct poolcuda_section *pools = &stats_header()->pools;
+    for (uint32_t i = 0; i < pools->count; i++) {
+        const struct poolcuda_pool *pool = figures_record(pools, i);
+        if (pool->state == POOLCUDA_POOL_OPEN) return pool;
+    }
+    return NULL;
+}
+
+/* The first cell of a pool, NULL when it has none. */
+static inline const struct poolcuda_cell *figures_of_cell(const struct poolcuda_pool *pool) {
+    const struct poolcuda_header *header = stats_header();
+    for (uint32_t i = 0; pool && i < header->cells.count; i++) {
+        const struct poolcuda_cell *cell = figures_record(&header->cells, i);
+        if (cell->pool && figures_record(&header->pools, cell->pool - 1) == pool) return cell;
+    }
+    return NULL;
+}
+
+/* The newest event of a type; its sequence is 0 when there was none. */
+static inline struct poolcuda_event last_event(enum poolcuda_event_type type) {
+    const struct poolcuda_section *events = &stats_header()->events;
+    struct poolcuda_event last = {0};
+    for (uint32_t i = 0; i < events->count; i++) {
+        const struct poolcuda_event *event = figures_record(events, i);
+        if (event->type == (uint32_t)type && event->sequence > last.sequence) last = *event;
+    }
+    return last;
+}
+
 #endif

@@ -5,17 +5,6 @@
  */
 #include "pool_fixture.h"
 
-static struct poolcuda_event last_event(enum poolcuda_event_type type) {
-    const struct poolcuda_header *header = stats_header();
-    struct poolcuda_event last = {0};
-    for (uint32_t i = 0; i < header->events.count; i++) {
-        const struct poolcuda_event *event =
-            (const void *)((const char *)header + header->events.offset + (size_t)i * header->events.stride);
-        if (event->type == (uint32_t)type && event->sequence > last.sequence) last = *event;
-    }
-    return last;
-}
-
 /* Cached memory in segments of two sizes that a third cannot use. */
 static void cache_two_segments(struct fixture *f, size_t one, size_t other) {
     uint64_t a = must_alloc(f, one), b = must_alloc(f, other);
@@ -156,6 +145,130 @@ static void the_limit_refuses_only_after_cached_memory_went_back(void **state) {
     fixture_end(&f);
 }
 
+static void the_limit_can_be_reached_and_not_passed(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.limit_bytes = 64 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    must_alloc(&f, 56 * MIB_BYTES);
+    must_alloc(&f, 4096); /* an ordinary segment would pass the limit: half of one is taken */
+    assert_int_equal(f.device.most_in_use[0], 64 * MIB_BYTES);
+    uint64_t address;
+    assert_int_equal(pool_alloc(f.pool, 10 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
+    assert_int_equal(f.device.most_in_use[0], 64 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static void a_request_that_failed_counts_nothing_towards_the_limit(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.limit_bytes = 64 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    uint64_t address;
+    f.device.alloc_fails_with = DEVICE_OUT_OF_MEMORY;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pool_alloc(f.pool, 40 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
+    f.device.alloc_fails_with = 0;
+    must_alloc(&f, 40 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static void what_a_reset_took_counts_nothing_towards_the_limit(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.limit_bytes = 64 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    must_alloc(&f, 40 * MIB_BYTES);
+    pool_context_close(f.pool, 0, NULL);
+    fake_reset(&f.device, 0, false);
+    pool_context_settle(f.pool, 0, NULL);
+    f.device.alive[0] = true;
+    must_alloc(&f, 40 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+/* Three free segments that are too little together to be given up for 100 MiB, which the limit leaves 80 for. */
+static void the_smallest_segment_that_covers_goes_back(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.limit_bytes = 252 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    must_alloc(&f, 100 * MIB_BYTES);
+    uint64_t a = must_alloc(&f, 20 * MIB_BYTES), b = must_alloc(&f, 24 * MIB_BYTES), c = must_alloc(&f, 28 * MIB_BYTES);
+    must_free(&f, a);
+    must_free(&f, b);
+    must_free(&f, c);
+    must_alloc(&f, 100 * MIB_BYTES);
+    assert_int_equal(f.device.releases, 1);
+    assert_int_equal(totals_of(&f, 0).releasable, 52 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static bool any_is_primary(void *self, struct device_context context) {
+    (void)self;
+    (void)context;
+    return true;
+}
+
+static void of_two_pools_of_a_device_the_better_segment_goes_back(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.limit_bytes = 252 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    f.device.ops.context_primary = any_is_primary;
+    fake_set_current(FAKE_CREATED, 0);
+    uint64_t b = must_alloc(&f, 20 * MIB_BYTES), c = must_alloc(&f, 24 * MIB_BYTES);
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_alloc(&f, 100 * MIB_BYTES);
+    uint64_t a = must_alloc(&f, 28 * MIB_BYTES);
+    must_free(&f, a);
+    must_free(&f, b);
+    must_free(&f, c);
+    must_alloc(&f, 100 * MIB_BYTES);
+    assert_int_equal(f.device.releases, 1);
+    assert_int_equal(totals_of(&f, 0).releasable, 52 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static void a_closed_pool_keeps_its_segments_and_stops_nobody(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.ops.context_primary = any_is_primary;
+    fake_set_current(FAKE_CREATED, 0);
+    uint64_t a = must_alloc(&f, 40 * MIB_BYTES);
+    must_free(&f, a);
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_free(&f, must_alloc(&f, 20 * MIB_BYTES));
+    pool_context_close(f.pool, 0, FAKE_CREATED);
+    assert_int_equal(pool_trim(f.pool, 0, 0), 20 * MIB_BYTES);
+    f.device.ops.context_alive = any_is_primary;
+    pool_context_settle(f.pool, 0, FAKE_CREATED);
+    assert_int_equal(pool_trim(f.pool, 0, 0), 40 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static void what_waits_in_another_pool_of_the_device_is_waited_for(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
+    f.device.ops.context_primary = any_is_primary;
+    fake_set_current(FAKE_CREATED, 0);
+    uint64_t a = must_alloc(&f, 40 * MIB_BYTES);
+    pool_capture_begin(f.pool);
+    must_free(&f, a);
+    pool_capture_end(f.pool);
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_alloc(&f, 60 * MIB_BYTES);
+    assert_int_equal(totals_of(&f, 0).waiting, 0);
+    fixture_end(&f);
+}
+
 static void headroom_is_left_free_by_growth(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
@@ -179,6 +292,8 @@ static void cached_memory_goes_back_before_headroom_is_touched(void **state) {
     must_free(&f, must_alloc(&f, 40 * MIB_BYTES)); /* too little to be given up for the next */
     must_alloc(&f, 60 * MIB_BYTES);
     assert_true(f.device.most_in_use[0] <= 96 * MIB_BYTES);
+    assert_int_equal(last_event(POOLCUDA_EVENT_trim).device_free_bytes, 88 * MIB_BYTES);    /* before it */
+    assert_int_equal(last_event(POOLCUDA_EVENT_growth).device_free_bytes, 128 * MIB_BYTES); /* after it */
     fixture_end(&f);
 }
 
@@ -271,6 +386,127 @@ static void trim_bounds_what_stays_cached(void **state) {
     fixture_end(&f);
 }
 
+/* A block that waits, beside `cached` bytes that are idle. */
+static uint64_t wait_beside(struct fixture *f, size_t waiting, size_t cached) {
+    uint64_t a = must_alloc(f, waiting), b = cached ? must_alloc(f, cached) : 0;
+    pool_capture_begin(f->pool);
+    must_free(f, a);
+    pool_capture_end(f->pool);
+    if (cached) must_free(f, b);
+    return a;
+}
+
+static void a_trim_counts_what_waits_and_stops_at_what_may_stay(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    wait_beside(&f, 50 * MIB_BYTES, 40 * MIB_BYTES);
+    assert_int_equal(pool_trim(f.pool, 0, 90 * MIB_BYTES), 0);
+    assert_int_equal(pool_trim(f.pool, 0, 90 * MIB_BYTES - 512), 40 * MIB_BYTES);
+    assert_int_equal(totals_of(&f, 0).waiting, 50 * MIB_BYTES); /* a trim waits for nobody */
+    fixture_end(&f);
+}
+
+static void nothing_is_waited_for_while_a_stream_captures(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    wait_beside(&f, 40 * MIB_BYTES, 0);
+    pool_capture_begin(f.pool);
+    unsigned synchronizes = f.device.synchronizes;
+    assert_false(pool_relieve(f.pool, 0));
+    assert_int_equal(f.device.synchronizes, synchronizes);
+    pool_capture_end(f.pool);
+    assert_true(pool_relieve(f.pool, 0));
+    assert_int_equal(f.device.synchronizes, synchronizes + 1);
+    assert_int_equal(f.device.in_use[0], 0);
+    fixture_end(&f);
+}
+
+static void blocks_whose_wait_failed_wait_on(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    must_alloc(&f, 512); /* keeps the segment */
+    uint64_t a = wait_beside(&f, 3 * MIB_BYTES, 0), b = must_alloc(&f, 5 * MIB_BYTES);
+    pool_capture_begin(f.pool);
+    must_free(&f, b);
+    pool_capture_end(f.pool);
+    f.device.synchronize_fails_with = 700;
+    must_alloc(&f, 15 * MIB_BYTES);
+    assert_int_equal(totals_of(&f, 0).waiting, 8 * MIB_BYTES);
+    assert_pool_whole(&f);
+    f.device.synchronize_fails_with = 0;
+    pool_relieve(f.pool, 0);
+    assert_int_equal(totals_of(&f, 0).waiting, 0);
+    assert_int_equal(must_alloc(&f, 3 * MIB_BYTES), a);
+    assert_int_equal(must_alloc(&f, 5 * MIB_BYTES), b);
+    fixture_end(&f);
+}
+
+static void a_block_that_was_waited_for_serves_at_once(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t a = wait_beside(&f, 16 * MIB_BYTES, 0);
+    unsigned allocs = f.device.allocs;
+    assert_int_equal(must_alloc(&f, 16 * MIB_BYTES), a);
+    assert_int_equal(f.device.allocs, allocs);
+    assert_int_equal(f.device.releases, 1); /* what asked the driver in the capture */
+    fixture_end(&f);
+}
+
+/* Another thread's free, made while this one is inside the driver. */
+struct meanwhile {
+    struct fixture *f;
+    uint64_t block;
+    int (*memory_info)(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes);
+};
+static struct meanwhile *meanwhile;
+
+static void free_meanwhile(void *arg) {
+    struct meanwhile *m = arg;
+    if (m->block) must_free(m->f, m->block);
+    m->block = 0;
+}
+
+static int memory_info_meanwhile(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
+    free_meanwhile(meanwhile);
+    return meanwhile->memory_info(self, context, free_bytes, total_bytes);
+}
+
+static void a_block_freed_meanwhile_serves_before_failing(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.max_split_bytes = 20 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 16 * MIB_BYTES, options);
+    must_alloc(&f, 512);
+    struct meanwhile m = {.f = &f, .block = must_alloc(&f, 14 * MIB_BYTES)};
+    uint64_t block = m.block;
+    f.device.during_arg = &m;
+    f.device.during_alloc = free_meanwhile;
+    assert_int_equal(must_alloc(&f, 4 * MIB_BYTES), block);
+    assert_int_equal(totals_of(&f, 0).live, 4 * MIB_BYTES + 512); /* and is split as ever */
+    fixture_end(&f);
+}
+
+static void a_block_freed_meanwhile_serves_before_the_headroom_is_touched(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.headroom_bytes = 16 * MIB_BYTES;
+    struct fixture f;
+    fixture_begin(&f, 32 * MIB_BYTES, options);
+    must_alloc(&f, 512);
+    struct meanwhile m = {.f = &f, .block = must_alloc(&f, 14 * MIB_BYTES), .memory_info = f.device.ops.memory_info};
+    uint64_t block = m.block;
+    meanwhile = &m;
+    f.device.ops.memory_info = memory_info_meanwhile;
+    assert_int_equal(must_alloc(&f, 4 * MIB_BYTES), block);
+    assert_int_equal(f.device.in_use[0], 16 * MIB_BYTES);
+    fixture_end(&f);
+}
+
 static void relief_gives_everything_back_once(void **state) {
     (void)state;
     struct fixture f;
@@ -293,6 +529,16 @@ static void nearly_enough_free_segments_become_one(void **state) {
     for (int i = 0; i < 4; i++) must_free(&f, a[i]);
     must_alloc(&f, 64 * MIB_BYTES);
     assert_int_equal(totals_of(&f, 0).reserved, 64 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static void too_few_free_segments_stay(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 4096 * MIB_BYTES, fixture_options());
+    cache_two_segments(&f, 16 * MIB_BYTES, 30 * MIB_BYTES); /* under three quarters of what comes */
+    must_alloc(&f, 64 * MIB_BYTES);
+    assert_int_equal(f.device.releases, 0);
     fixture_end(&f);
 }
 
@@ -324,14 +570,28 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(failure_tells_its_reason),
     cmocka_unit_test(an_absurd_request_gives_nothing_back),
     cmocka_unit_test(the_limit_refuses_only_after_cached_memory_went_back),
+    cmocka_unit_test(the_limit_can_be_reached_and_not_passed),
+    cmocka_unit_test(a_request_that_failed_counts_nothing_towards_the_limit),
+    cmocka_unit_test(what_a_reset_took_counts_nothing_towards_the_limit),
+    cmocka_unit_test(the_smallest_segment_that_covers_goes_back),
+    cmocka_unit_test(of_two_pools_of_a_device_the_better_segment_goes_back),
+    cmocka_unit_test(a_closed_pool_keeps_its_segments_and_stops_nobody),
+    cmocka_unit_test(what_waits_in_another_pool_of_the_device_is_waited_for),
     cmocka_unit_test(headroom_is_left_free_by_growth),
     cmocka_unit_test(cached_memory_goes_back_before_headroom_is_touched),
     cmocka_unit_test(headroom_is_made_whole_again_by_frees),
     cmocka_unit_test(an_odd_segment_size_is_rounded_up),
     cmocka_unit_test(only_retries_are_counted_as_retries),
     cmocka_unit_test(trim_bounds_what_stays_cached),
+    cmocka_unit_test(a_trim_counts_what_waits_and_stops_at_what_may_stay),
+    cmocka_unit_test(nothing_is_waited_for_while_a_stream_captures),
+    cmocka_unit_test(blocks_whose_wait_failed_wait_on),
+    cmocka_unit_test(a_block_that_was_waited_for_serves_at_once),
+    cmocka_unit_test(a_block_freed_meanwhile_serves_before_failing),
+    cmocka_unit_test(a_block_freed_meanwhile_serves_before_the_headroom_is_touched),
     cmocka_unit_test(relief_gives_everything_back_once),
     cmocka_unit_test(nearly_enough_free_segments_become_one),
+    cmocka_unit_test(too_few_free_segments_stay),
     cmocka_unit_test(a_bound_that_the_user_set_is_kept),
 };
 TESTING_MAIN(tests)

@@ -45,6 +45,23 @@ static void index_finds_a_fit_wherever_one_is(void **state) {
     }
 }
 
+static void index_keeps_to_bounds_and_low_addresses(void **state) {
+    (void)state;
+    static struct free_index index;
+    struct block blocks[4] = {{.address = 0x30000000, .size = 100 * UNIT},
+                              {.address = 0x10000000, .size = 100 * UNIT},
+                              {.address = 0x20000000, .size = 100 * UNIT},
+                              {.address = 0x08000000, .size = 4000 * UNIT}};
+    index = (struct free_index){0};
+    for (unsigned i = 0; i < 4; i++) index_insert(&index, &blocks[i]);
+    assert_ptr_equal(index_find(&index, 100 * UNIT, SIZE_MAX), &blocks[1]);
+    assert_ptr_equal(index_find(&index, 100 * UNIT, 100 * UNIT), &blocks[1]); /* the bound's own class counts */
+    assert_ptr_equal(index_find(&index, 10 * UNIT, 100 * UNIT), &blocks[1]);
+    assert_null(index_find(&index, 10 * UNIT, 99 * UNIT));
+    assert_null(index_find(&index, 101 * UNIT, 3999 * UNIT));
+    assert_ptr_equal(index_find(&index, 101 * UNIT, 4000 * UNIT), &blocks[3]);
+}
+
 static void index_classes_follow_sizes(void **state) {
     (void)state;
     unsigned previous = 0;
@@ -54,7 +71,7 @@ static void index_classes_follow_sizes(void **state) {
         if (units > 1 && units <= 32) assert_int_equal(class, previous + 1);
         previous = class;
     }
-    assert_true(index_class(SIZE_MAX / UNIT * UNIT) < INDEX_FIRST_LEVELS * INDEX_SECOND_LEVELS);
+    assert_int_equal(index_class(SIZE_MAX / UNIT * UNIT), INDEX_FIRST_LEVELS * INDEX_SECOND_LEVELS - 1);
 }
 
 static void the_live_table_finds_what_it_holds(void **state) {
@@ -129,11 +146,21 @@ static void policy_sizes_segments(void **state) {
     assert_int_equal(policy_segment(13 * MIB, 0, bound, &options), 14 * MIB);
     assert_int_equal(policy_segment(2000 * MIB, 0, bound, &options), 2000 * MIB); /* its own */
     assert_int_equal(policy_segment(512, 2048 * MIB, bound, &options), 32 * MIB); /* grows with the pool */
+    assert_int_equal(policy_segment(512, 2112 * MIB, bound, &options), 32 * MIB); /* in whole granules */
     assert_int_equal(policy_segment(512, 1024 * 1024 * MIB, bound, &options), 64 * MIB);
+    /* From half an ordinary segment on a request has one of its own size. */
+    assert_int_equal(policy_segment(8 * MIB - 512, 0, bound, &options), 16 * MIB);
+    assert_int_equal(policy_segment(8 * MIB, 0, bound, &options), 8 * MIB);
+    /* Whole numbers of a size from 1 MiB on, up to a twenty-fourth of the pool and 128 MiB. */
+    assert_int_equal(policy_segment(3 * MIB, 480 * MIB, bound, &options), 18 * MIB);
+    assert_int_equal(policy_segment(3 * MIB, 400 * MIB, bound, &options), 16 * MIB);
+    assert_int_equal(policy_segment(MIB - 512, 4096 * MIB, 16 * MIB, &options), 16 * MIB);
+    assert_int_equal(policy_segment(50 * MIB + 512, 100 * 1024 * MIB, bound, &options), 102 * MIB);
     /* 3 MiB in a large pool: a whole number of them, with at most 1 % lost. */
     size_t bytes = policy_segment(9 * MIB + 512, 100 * 1024 * MIB, bound, &options);
     assert_true(bytes % (9 * MIB + 512) * 100 <= bytes);
     /* Never above a bound that the user set, unless the request is. */
+    assert_int_equal(policy_segment(5 * MIB, 0, 5 * MIB, &options), 6 * MIB);
     options.max_split_bytes = 4 * MIB;
     assert_true(policy_segment(512, 100 * 1024 * MIB, 4 * MIB, &options) <= 4 * MIB);
     for (size_t size = 512; size < 4 * MIB; size += 97 * 512) {
@@ -177,6 +204,7 @@ static void a_pool_that_was_found_before_its_reset_is_reset_again(void **state) 
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(index_finds_a_fit_wherever_one_is),
+    cmocka_unit_test(index_keeps_to_bounds_and_low_addresses),
     cmocka_unit_test(index_classes_follow_sizes),
     cmocka_unit_test(the_live_table_finds_what_it_holds),
     cmocka_unit_test(policy_rounds_and_refuses_overflow),

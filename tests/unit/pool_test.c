@@ -5,13 +5,6 @@
  */
 #include "pool_fixture.h"
 
-#include <unistd.h>
-
-static const void *record(const struct poolcuda_header *header, const struct poolcuda_section *section,
-                          uint32_t index) {
-    return (const char *)header + section->offset + (size_t)index * section->stride;
-}
-
 static void a_freed_block_is_a_hit(void **state) {
     (void)state;
     struct fixture f;
@@ -107,10 +100,7 @@ static void wrong_frees_answer_1_and_harm_nobody(void **state) {
     assert_int_equal(pool_free_async(f.pool, base, (struct device_stream){0}, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(pool_free(f.pool, base + 16 * MIB_BYTES - 512, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(f.device.releases, 0);
-    struct poolcuda_event event = {0};
-    const struct poolcuda_header *header = stats_header();
-    memcpy(&event, record(header, &header->events, (header->event_next - 1) % header->events.count), sizeof event);
-    assert_int_equal(event.type, POOLCUDA_EVENT_bad_free);
+    const struct poolcuda_event event = last_event(POOLCUDA_EVENT_bad_free);
     assert_int_equal(event.address, base + 16 * MIB_BYTES - 512);
     assert_int_equal(event.requested_bytes, 0);
     struct pool_block_info info;
@@ -129,6 +119,60 @@ static void foreign_addresses_are_the_drivers(void **state) {
     assert_int_equal(pool_free(f.pool, a + 16 * MIB_BYTES, POOL_DOOR_DRIVER), POOL_PASS); /* one past the segment */
     struct pool_block_info info;
     assert_int_equal(pool_find(f.pool, a + 16 * MIB_BYTES, &info), POOL_PASS);
+    fixture_end(&f);
+}
+
+/* The map of granules knows neither at once: the table of segments has to be asked. */
+static void segments_that_share_a_granule_are_told_apart(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.next_address += 512 * KIB;
+    uint64_t a = must_alloc(&f, 16 * MIB_BYTES);
+    assert_int_equal(pool_free(f.pool, a + 16 * MIB_BYTES, POOL_DOOR_DRIVER), POOL_PASS);
+    assert_int_equal(pool_free(f.pool, a - 512, POOL_DOOR_DRIVER), POOL_PASS);
+    fake_set_current(FAKE_PRIMARY(1), 1);
+    uint64_t b = must_alloc(&f, 16 * MIB_BYTES);
+    assert_int_equal(b, a + 16 * MIB_BYTES);
+    assert_int_equal(pool_free(f.pool, b - 512, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
+    must_free(&f, a);
+    assert_int_equal(totals_of(&f, 1).live, 16 * MIB_BYTES);
+    assert_int_equal(pool_trim(f.pool, 0, 0), 16 * MIB_BYTES);
+    assert_int_equal(pool_free(f.pool, b - 512, POOL_DOOR_DRIVER), POOL_PASS);
+    must_free(&f, b);
+    fixture_end(&f);
+}
+
+static void addresses_beyond_the_map_are_known(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.next_address = UINT64_C(1) << 50;
+    uint64_t a = must_alloc(&f, 4096);
+    struct pool_block_info info;
+    assert_int_equal(pool_find(f.pool, a + 1, &info), 0);
+    must_free(&f, a);
+    assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
+    assert_int_equal(pool_free(f.pool, a + 16 * MIB_BYTES, POOL_DOOR_DRIVER), POOL_PASS);
+    assert_int_equal(pool_free(f.pool, UINT64_MAX, POOL_DOOR_DRIVER), POOL_PASS);
+    fixture_end(&f);
+}
+
+static void describe_nothing(void *self, struct device_context context, struct device_info *info) {
+    (void)self;
+    (void)context;
+    *info = (struct device_info){0};
+}
+
+static void a_device_of_unknown_size_is_pooled(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.ops.device_describe = describe_nothing;
+    uint64_t address;
+    must_free(&f, must_alloc(&f, 4096));
+    assert_int_equal(pool_alloc(f.pool, SIZE_MAX, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
+    assert_int_equal(pool_alloc(f.pool, 2048 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
     fixture_end(&f);
 }
 
@@ -161,12 +205,14 @@ static void devices_have_their_own_pools(void **state) {
     assert_int_equal(totals_of(&f, 0).live, MIB_BYTES);
     assert_int_equal(totals_of(&f, 1).live, MIB_BYTES);
     must_free(&f, on_0); /* with device 1 current: it goes back to device 0 */
+    assert_ptr_equal(f.device.synchronized, FAKE_PRIMARY(0));
     assert_int_equal(totals_of(&f, 0).live, 0);
     assert_int_equal(totals_of(&f, 1).live, MIB_BYTES);
     assert_int_not_equal(must_alloc(&f, MIB_BYTES), on_0);
     fake_set_current(FAKE_PRIMARY(0), 0);
     assert_int_equal(must_alloc(&f, MIB_BYTES), on_0);
     must_free(&f, on_1);
+    assert_ptr_equal(f.device.synchronized, FAKE_PRIMARY(1));
     fixture_end(&f);
 }
 
@@ -189,8 +235,10 @@ static void a_refused_wait_leaves_the_block_live(void **state) {
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
     uint64_t a = must_alloc(&f, 4096);
-    f.device.synchronize_fails_with = DEVICE_CAPTURE_UNSUPPORTED;
-    assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), DEVICE_CAPTURE_UNSUPPORTED);
+    for (int code = DEVICE_CAPTURE_UNSUPPORTED; code <= 908; code++) {
+        f.device.synchronize_fails_with = code;
+        assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), code);
+    }
     f.device.synchronize_fails_with = 0;
     must_free(&f, a);
     fixture_end(&f);
@@ -216,6 +264,9 @@ static void a_reset_forgets_blocks_and_begins_anew(void **state) {
     assert_int_equal(f.device.allocs, 2);
     assert_int_equal(f.device.releases, 0); /* the reset freed the segment: freeing it again would be a fault */
     must_free(&f, fresh);
+    pool_context_close(f.pool, 0, NULL); /* the new life can end as the old one did */
+    assert_int_equal(pool_alloc(f.pool, 512, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    pool_context_settle(f.pool, 0, NULL);
     fixture_end(&f);
 }
 
@@ -228,6 +279,79 @@ static void a_reset_that_failed_keeps_everything(void **state) {
     pool_context_settle(f.pool, 0, FAKE_PRIMARY(0));
     must_free(&f, live);
     assert_int_equal(must_alloc(&f, 4096), live);
+    fixture_end(&f);
+}
+
+/* As two threads' resets may come: the second finds nothing in service. */
+static void resets_of_what_is_not_in_service_change_nothing(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    must_alloc(&f, 4096);
+    for (int life = 0; life < 3; life++) {
+        for (int i = 0; i < 2; i++) {
+            pool_context_close(f.pool, 0, NULL);
+            fake_reset(&f.device, 0, false);
+            pool_context_settle(f.pool, 0, NULL);
+        }
+        f.device.alive[0] = true;
+        must_free(&f, must_alloc(&f, 4096));
+    }
+    fixture_end(&f);
+}
+
+static void many_contexts_pass_and_the_primary_is_served(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 4096), address;
+    for (int i = 0; i < 600; i++) {
+        fake_set_current((char *)FAKE_CREATED + i % 300, 0);
+        assert_int_equal(pool_alloc(f.pool, 512, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    }
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_free(&f, a);
+    assert_int_equal(must_alloc(&f, 4096), a);
+    fixture_end(&f);
+}
+
+static bool any_is_primary(void *self, struct device_context context) {
+    (void)self;
+    (void)context;
+    return true;
+}
+
+static void a_handle_that_comes_back_is_asked_about_anew(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t address;
+    fake_set_current(FAKE_CREATED, 0);
+    assert_int_equal(pool_alloc(f.pool, 512, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    pool_context_close(f.pool, -1, FAKE_CREATED); /* destroyed */
+    pool_context_settle(f.pool, -1, FAKE_CREATED);
+    f.device.ops.context_primary = any_is_primary;
+    must_free(&f, must_alloc(&f, 512));
+    fixture_end(&f);
+}
+
+static void reset_in_the_wait(void *arg) {
+    struct fixture *f = arg;
+    f->device.during_synchronize = NULL;
+    pool_context_close(f->pool, 0, NULL);
+    fake_reset(&f->device, 0, false);
+    pool_context_settle(f->pool, 0, NULL);
+}
+
+static void a_free_that_a_reset_overtook_is_the_drivers(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 4096);
+    f.device.during_arg = &f;
+    f.device.during_synchronize = reset_in_the_wait;
+    assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), POOL_PASS);
+    f.device.alive[0] = true;
     fixture_end(&f);
 }
 
@@ -291,6 +415,50 @@ static void a_capture_passes_allocations_and_defers_frees(void **state) {
     fixture_end(&f);
 }
 
+static void a_capture_without_memory_to_ask_with_permits_frees(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 4096);
+    pool_capture_begin(f.pool);
+    f.device.alloc_fails_with = DEVICE_OUT_OF_MEMORY;
+    must_free(&f, a);
+    f.device.alloc_fails_with = 0;
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
+static void what_asked_the_driver_goes_with_its_context(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 4096);
+    pool_capture_begin(f.pool);
+    must_free(&f, a);
+    pool_context_close(f.pool, 0, NULL);
+    fake_reset(&f.device, 0, false);
+    pool_context_settle(f.pool, 0, NULL);
+    f.device.alive[0] = true;
+    pool_capture_end(f.pool);
+    assert_int_equal(f.device.releases, 0);
+    fixture_end(&f);
+}
+
+static void of_two_captures_the_last_gives_back_what_asked(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 4096);
+    pool_capture_begin(f.pool);
+    pool_capture_begin(f.pool);
+    must_free(&f, a);
+    pool_capture_end(f.pool);
+    assert_int_equal(f.device.releases, 0);
+    pool_capture_end(f.pool);
+    assert_int_equal(f.device.releases, 1);
+    fixture_end(&f);
+}
+
 static void queries_know_the_block_and_its_requested_size(void **state) {
     (void)state;
     struct fixture f;
@@ -314,80 +482,7 @@ static void queries_know_the_block_and_its_requested_size(void **state) {
     fixture_end(&f);
 }
 
-static void figures_follow_the_pool(void **state) {
-    (void)state;
-    struct fixture f;
-    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
-    uint64_t a = must_alloc(&f, 1000);
-    uint64_t b = 0;
-    assert_int_equal(pool_alloc(f.pool, 3 * MIB_BYTES, POOL_DOOR_RUNTIME, &b), 0);
-    must_free(&f, a);
-    assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), 1);
-    const struct poolcuda_pool *pool = NULL;
-    const struct poolcuda_cell *cell = NULL;
-    const struct poolcuda_header *header = stats_header();
-    for (uint32_t i = 0; i < header->pools.count && !pool; i++) {
-        const struct poolcuda_pool *each = record(header, &header->pools, i);
-        if (each->state != POOLCUDA_POOL_OPEN) continue;
-        pool = each;
-        for (uint32_t k = 0; k < header->cells.count && !cell; k++) {
-            const struct poolcuda_cell *one = record(header, &header->cells, k);
-            if (one->pool == i + 1) cell = one;
-        }
-    }
-    assert_non_null(pool);
-    assert_non_null(cell);
-    assert_int_equal(cell->allocs, 2);
-    assert_int_equal(cell->hits, 1);
-    assert_int_equal(cell->misses, 1);
-    assert_int_equal(cell->frees, 1);
-    assert_int_equal(cell->bad_frees, 1);
-    assert_int_equal(cell->runtime_door, 1);
-    assert_int_equal(cell->alloc_requested_bytes, 1000 + 3 * MIB_BYTES);
-    assert_int_equal(cell->freed_live_bytes, 1024);
-    assert_int_equal(pool->peak_live_bytes, 1024 + 3 * MIB_BYTES);
-    assert_int_equal(pool->reserved_bytes, 16 * MIB_BYTES);
-    assert_int_equal(pool->segment_allocs, 1);
-    assert_int_equal(pool->classes[1].allocs, 1); /* 1,000 bytes, rounded to 1,024 */
-    assert_int_equal(pool->waits, 1);
-    fixture_end(&f);
-}
-
-static void wait_a_little(void *arg) {
-    (void)arg;
-    usleep(200);
-}
-
-static const struct poolcuda_pool *open_pool(void) {
-    const struct poolcuda_header *header = stats_header();
-    for (uint32_t i = 0; i < header->pools.count; i++) {
-        const struct poolcuda_pool *pool = record(header, &header->pools, i);
-        if (pool->state == POOLCUDA_POOL_OPEN) return pool;
-    }
-    return NULL;
-}
-
-static void waits_and_hits_are_timed_by_samples(void **state) {
-    (void)state;
-    struct fixture f;
-    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
-    must_free(&f, must_alloc(&f, 4096));
-    const struct poolcuda_pool *pool = open_pool();
-    assert_non_null(pool);
-    uint64_t before = pool->driver_ns, heartbeat = stats_header()->heartbeat_ns, hits = 0;
-    f.device.during_synchronize = wait_a_little;
-    for (int i = 0; i < 128; i++) must_free(&f, must_alloc(&f, 4096));
-    f.device.during_synchronize = NULL;
-    uint64_t waited = pool->driver_ns - before;
-    assert_in_range(waited, 128 * 200000 / 2, 128 * UINT64_C(200000) * 100);
-    for (unsigned i = 0; i < POOLCUDA_LATENCY_BUCKETS; i++) hits += pool->hit_ns[i];
-    assert_in_range(hits, 2, 3);
-    assert_true(stats_header()->heartbeat_ns > heartbeat);
-    fixture_end(&f);
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(waits_and_hits_are_timed_by_samples),
     cmocka_unit_test(a_freed_block_is_a_hit),
     cmocka_unit_test(blocks_are_rounded_and_aligned_to_512),
     cmocka_unit_test(free_neighbours_merge_to_the_whole_segment),
@@ -396,16 +491,25 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_stream_ordered_free_waits_for_its_stream_only),
     cmocka_unit_test(wrong_frees_answer_1_and_harm_nobody),
     cmocka_unit_test(foreign_addresses_are_the_drivers),
+    cmocka_unit_test(segments_that_share_a_granule_are_told_apart),
+    cmocka_unit_test(addresses_beyond_the_map_are_known),
+    cmocka_unit_test(a_device_of_unknown_size_is_pooled),
     cmocka_unit_test(zero_null_and_no_context_pass),
     cmocka_unit_test(devices_have_their_own_pools),
     cmocka_unit_test(a_failed_wait_retires_the_block),
     cmocka_unit_test(a_refused_wait_leaves_the_block_live),
     cmocka_unit_test(a_reset_forgets_blocks_and_begins_anew),
     cmocka_unit_test(a_reset_that_failed_keeps_everything),
+    cmocka_unit_test(resets_of_what_is_not_in_service_change_nothing),
+    cmocka_unit_test(many_contexts_pass_and_the_primary_is_served),
+    cmocka_unit_test(a_handle_that_comes_back_is_asked_about_anew),
+    cmocka_unit_test(a_free_that_a_reset_overtook_is_the_drivers),
     cmocka_unit_test(a_reset_of_one_device_leaves_the_other),
     cmocka_unit_test(two_resets_at_once_reopen_after_the_second),
     cmocka_unit_test(a_capture_passes_allocations_and_defers_frees),
+    cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
+    cmocka_unit_test(what_asked_the_driver_goes_with_its_context),
+    cmocka_unit_test(of_two_captures_the_last_gives_back_what_asked),
     cmocka_unit_test(queries_know_the_block_and_its_requested_size),
-    cmocka_unit_test(figures_follow_the_pool),
 };
 TESTING_MAIN(tests)

@@ -203,10 +203,87 @@ static void of_two_frees_at_once_one_succeeds(void **state) {
     fixture_end(&f);
 }
 
+/* A context is closed by another thread while this one is inside the driver: the close has to wait. */
+struct closing {
+    struct fixture *f;
+    atomic_bool closed;
+    pthread_t thread;
+};
+
+static void *close_context(void *arg) {
+    struct closing *c = arg;
+    pool_context_close(c->f->pool, 0, NULL);
+    atomic_store(&c->closed, true);
+    return NULL;
+}
+
+static void close_in_another_thread(void *arg) {
+    struct closing *c = arg;
+    c->f->device.during_alloc = NULL;
+    pthread_create(&c->thread, NULL, close_context, c);
+    usleep(20000);
+    assert_false(atomic_load(&c->closed));
+}
+
+static void a_close_waits_for_who_is_in_the_driver(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t address;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    struct closing c = {.f = &f};
+    f.device.during_arg = &c;
+    f.device.during_alloc = close_in_another_thread;
+    uint64_t a = must_alloc(&f, 4096);
+    pthread_join(c.thread, NULL); /* never comes back if nobody wakes it */
+    assert_true(atomic_load(&c.closed));
+    assert_int_equal(pool_alloc(f.pool, 4096, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    pool_context_settle(f.pool, 0, NULL);
+    must_free(&f, a);
+    fixture_end(&f);
+}
+
+/* A free while the context is being reset: only the outcome says what becomes of it. */
+struct freeing {
+    struct fixture *f;
+    uint64_t block;
+    int code;
+    atomic_bool done;
+};
+
+static void *free_in_reset(void *arg) {
+    struct freeing *w = arg;
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    w->code = pool_free(w->f->pool, w->block, POOL_DOOR_DRIVER);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+static void a_free_waits_for_the_outcome_of_a_reset(void **state) {
+    (void)state;
+    for (int gone = 0; gone < 2; gone++) {
+        struct fixture f;
+        pthread_t thread;
+        fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+        struct freeing w = {.f = &f, .block = must_alloc(&f, 4096)};
+        pool_context_close(f.pool, 0, NULL);
+        pthread_create(&thread, NULL, free_in_reset, &w);
+        usleep(20000);
+        assert_false(atomic_load(&w.done));
+        if (gone) fake_reset(&f.device, 0, false);
+        pool_context_settle(f.pool, 0, NULL);
+        pthread_join(thread, NULL); /* never comes back if nobody wakes it */
+        assert_int_equal(w.code, gone ? POOL_PASS : 0);
+        f.device.alive[0] = true;
+        fixture_end(&f);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_block_has_two_owners),
     cmocka_unit_test(resets_beside_allocations_lose_nothing),
     cmocka_unit_test(hits_go_on_while_another_thread_is_in_the_driver),
     cmocka_unit_test(of_two_frees_at_once_one_succeeds),
+    cmocka_unit_test(a_close_waits_for_who_is_in_the_driver),
+    cmocka_unit_test(a_free_waits_for_the_outcome_of_a_reset),
 };
 TESTING_MAIN(tests)
