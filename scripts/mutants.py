@@ -148,6 +148,7 @@ def main():
     if unknown or not names:
         print(f"no such mutant: {' '.join(unknown)}; there are: {' '.join(patches)}", file=sys.stderr)
         return 2
+    os.environ.setdefault("TSAN_OPTIONS", "halt_on_error=1")  # so that the case is known
     bench = Bench(arguments.tree, arguments.work)
     caught = 0
     try:
