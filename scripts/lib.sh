@@ -35,6 +35,7 @@ has_header() { printf '#include <%s>\n' "$1" | $(compiler) -x c -E -o /dev/null 
 # Package names (Debian, Ubuntu) of what is missing, one a line. Arguments: packages wanted beyond those of the build.
 missing_packages() {
     has_compiler || printf '%s\n' gcc libc6-dev
+    command -v g++ >/dev/null || say g++ # nvcc needs it, and so does the test of the header in C++
     command -v python3 >/dev/null || say python3
     command -v meson >/dev/null || say meson
     command -v ninja >/dev/null || command -v ninja-build >/dev/null || say ninja-build

@@ -105,7 +105,7 @@ fi
 
 # A build that fails counts as a failed case.
 [ -n "$list" ] || trap 'say "0 passed, 1 failed, 0 skipped"' EXIT
-require
+require patch
 prepare "${folder:-build${type:+-$type}${sanitize:+-$sanitize}}" "${options[@]}" >&2
 trap - EXIT
 "${command[@]}" "$build" "${arguments[@]}"

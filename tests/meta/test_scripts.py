@@ -118,7 +118,7 @@ def nothing_missing_needs_no_rights():
 @case
 def missing_packages_are_named_where_none_can_be_installed():
     status, _, stderr = require(path_with(*SMALL_TOOLS), "patch")
-    expect(status == 1 and "gcc libc6-dev python3 meson ninja-build pkg-config libcmocka-dev uthash-dev libjansson-dev liblzma-dev"
+    expect(status == 1 and "gcc libc6-dev g++ python3 meson ninja-build pkg-config libcmocka-dev uthash-dev libjansson-dev liblzma-dev"
            in stderr and "patch" in stderr and "No apt-get" in stderr, (status, stderr))
 
 
