@@ -231,8 +231,9 @@ struct runtime *callers_runtime(const void *address) {
     return runtime;
 }
 
-void callers_after_fork(void) {
+void callers_after_fork(bool used) {
     bind_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    if (!used) return;
     for (struct runtime *runtime = runtimes; runtime; runtime = runtime->next) {
         atomic_store(&runtime->decision, RUNTIME_DECIDED);
         atomic_store(&runtime->pool, NULL);

@@ -75,7 +75,7 @@ struct runtime *callers_runtime(const void *address);
  * struct runtime, so that this can serve as a look-up. */
 void *callers_lookup(void *runtime, const char *symbol);
 
-/* In a forked child: nobody is served. */
-void callers_after_fork(void);
+/* In a forked child: nobody else holds our lock. Nobody is served where the parent had `used` CUDA. */
+void callers_after_fork(bool used);
 
 #endif

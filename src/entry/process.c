@@ -25,11 +25,12 @@ static struct runtime_only runtime_only;
 enum pool_phase { POOL_UNDECIDED, POOL_RUNNING, POOL_PASSING };
 static _Atomic int phase;
 static _Atomic int reason; /* POOL_PASSING: enum poolcuda_pass_reason */
-static _Atomic bool figures_begun;
+static _Atomic bool figures_beginning, figures_begun;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER; /* over leaving POOL_UNDECIDED */
 
 void process_first_call(void) {
     if (ENTRY_LIKELY(atomic_load_explicit(&figures_begun, memory_order_relaxed))) return;
+    atomic_store_explicit(&figures_beginning, true, memory_order_relaxed);
     stats_start(config_get()->stats);
     atomic_store_explicit(&figures_begun, true, memory_order_relaxed);
 }
@@ -182,10 +183,11 @@ struct pool_system *process_start_runtime_pool(void *(*lookup)(void *arg, const 
 static void after_fork_in_child(void) {
     start_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     symbols_after_fork();
-    if (!atomic_load(&figures_begun) && atomic_load(&phase) == POOL_UNDECIDED) return;
+    const bool used = atomic_load(&figures_beginning) || atomic_load(&phase) != POOL_UNDECIDED;
+    callers_after_fork(used);
+    if (!used) return;
     decline(POOLCUDA_PASS_forked);
     atomic_store(&process_driver_pool, NULL);
-    callers_after_fork();
     captures_after_fork();
     stats_forget_in_child();
 }

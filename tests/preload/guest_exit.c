@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ends in the way that the first argument names, with live and cached blocks, and frees where programs free late: in a
- * destructor, in an atexit handler. Prints what the late calls answer.
+ * Ends, or forks, in the way that the first argument names, with live and cached blocks, and frees where programs free
+ * late: in a destructor, in an atexit handler. Prints what the late calls answer.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +49,48 @@ static void fork_and_use(const char *when) {
     printf("%s: child's status: %d\n", when, WEXITSTATUS(status));
 }
 
+/* ---- a fork while another thread makes its first call: it is held up where the figures get their pages ---- */
+
+static atomic_bool hold, held_up, first_made;
+
+int posix_fallocate(int fd, off_t offset, off_t bytes) {
+    atomic_store(&held_up, true);
+    while (atomic_load(&hold)) usleep(1000);
+    return fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
+}
+
+static void *first_call(void *unused) {
+    (void)unused;
+    cudaMalloc(&early, MIB);
+    atomic_store(&first_made, true);
+    return NULL;
+}
+
+static void fork_amid(void) {
+    pthread_t thread;
+    atomic_store(&hold, true);
+    pthread_create(&thread, NULL, first_call, NULL);
+    while (!atomic_load(&held_up) && !atomic_load(&first_made)) usleep(1000);
+    const pid_t child = fork();
+    if (child == 0) {
+        void *p = NULL;
+        alarm(20);
+        cudaMalloc(&p, 4096);
+        raise(SIGKILL); /* and no _exit, at which the thread sanitizer looks for its parent's threads */
+    }
+    atomic_store(&hold, false);
+    int status = 0;
+    waitpid(child, &status, 0);
+    pthread_join(thread, NULL);
+    printf("amid: child came back from its call: %d\n", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
+    if (strcmp(argv[1], "fork_amid") == 0) {
+        fork_amid();
+        return 0;
+    }
     if (strcmp(argv[1], "fork") == 0) fork_and_use("before");
     if (cudaMalloc(&early, MIB) || cudaMalloc(&late, MIB) || cudaMalloc(&last, MIB)) return 1;
     if (strcmp(argv[1], "fork") == 0) {

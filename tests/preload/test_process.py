@@ -70,6 +70,12 @@ def a_forked_child_is_answered_as_natively():
 
 
 @case
+def a_fork_amid_the_first_call_does_not_hang_the_child():
+    lines = same(["preload_exit", "fork_amid"])
+    assert lines == ["amid: child came back from its call: 1"], lines
+
+
+@case
 def a_forked_child_leaves_its_parents_figures_alone():
     with Guest(["preload_exit", "fork"]) as guest:
         guest.until_ready()
