@@ -119,7 +119,8 @@ class Watch:
 
     def ask(self, *arguments):
         done = subprocess.run([self.poolstat, *map(str, arguments)], capture_output=True, text=True)
-        return done.stdout if done.returncode == 0 else None
+        # 4: another process's segment is damaged; the others are shown all the same.
+        return done.stdout if done.returncode in (0, 4) else None
 
     def device(self):
         """The figures of the program's device; None while there are none."""
