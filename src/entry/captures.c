@@ -245,8 +245,9 @@ int captures_free_async(struct pool_system *pool, uint64_t address, struct devic
         return pool_free_async(pool, address, stream, door);
     CUstreamCaptureStatus status;
     const CUresult result = is_capturing(stream, &status);
-    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return (int)result;
-    /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. */
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return DEVICE_INVALID_VALUE;
+    /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy stream
+     * would have to wait for one, the status says nothing, and the driver refuses the wait as it would the free. */
+    if (result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT && status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return DEVICE_INVALID_VALUE;
     return free_beside_captures(pool, address, stream, door);
 }
