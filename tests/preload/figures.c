@@ -49,6 +49,17 @@ int main(int argc, char **argv) {
 #define PRINT_REASON(name, help) printf("pass_" #name " %" PRIu64 "\n", header->pass_through[POOLCUDA_PASS_##name]);
     POOLCUDA_PASS_REASONS(PRINT_REASON)
 
+    unsigned events[POOLCUDA_EVENT_COUNT] = {0}, of_pool_1 = 0;
+    for (uint32_t i = 0; i < header->events.count; i++) {
+        const struct poolcuda_event *event = at(header, header->events, i);
+        if (event->sequence == 0 || event->type >= POOLCUDA_EVENT_COUNT) continue;
+        events[event->type]++;
+        of_pool_1 += event->pool == 1;
+    }
+    printf("events_of_pool_1 %u\n", of_pool_1);
+#define PRINT_EVENT(name, help) printf("event_" #name " %u\n", events[POOLCUDA_EVENT_##name]);
+    POOLCUDA_EVENT_TYPES(PRINT_EVENT)
+
     unsigned pools = 0;
     for (uint32_t i = 0; i < header->pools.count; i++)
         pools += ((const struct poolcuda_pool *)at(header, header->pools, i))->state == POOLCUDA_POOL_OPEN;

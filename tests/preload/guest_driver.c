@@ -168,7 +168,11 @@ static void *no_context(void *argument) {
     const CUdeviceptr block = *(CUdeviceptr *)argument;
     CUdeviceptr p = 0;
     size_t a, b;
+    CUipcMemHandle handle;
     SAY(cuMemAlloc(&p, 4096));
+    SAY(cuIpcGetMemHandle(&handle, block));
+    SAY(cuMemGetAddressRange(&p, &a, block));
+    SAY(cuMemGetAddressRange(&p, &a, block + 4096));
     SAY(cuMemFree(block));
     SAY(cuMemFree(garbage));
     SAY(cuMemFree(0));
@@ -184,10 +188,13 @@ static void *no_context(void *argument) {
 static void say_bare_thread(void) {
     pthread_t thread;
     CUdeviceptr block;
+    CUdeviceptr first;
+    SAY(cuMemAlloc(&first, 4096));
     SAY(cuMemAlloc(&block, 4096));
     pthread_create(&thread, NULL, no_context, &block);
     pthread_join(thread, NULL);
     SAY(cuMemFree(block));
+    SAY(cuMemFree(first));
 }
 
 static void say_before_init(void) {
@@ -262,6 +269,7 @@ static void say_contexts(void) {
     SAY(cuDevicePrimaryCtxReset(5));
     SAY(cuDevicePrimaryCtxRelease(5));
     SAY(cuCtxDestroy(NULL));
+    SAY(cuCtxDestroy(primary)); /* not the program's to destroy */
     say_alloc_write_free("after all");
 }
 
@@ -405,6 +413,12 @@ static void say_exports(void) {
     printf("same handle: %d\n", memcmp(&one, &two, sizeof one) == 0);
     printf("past its end: %d\n", (int)cuIpcGetMemHandle(&two, first + 4096 + 512));
     printf("a later block: %d\n", (int)cuIpcGetMemHandle(&two, second));
+    for (int i = 0; i < 2; i++) {
+        unsigned long long capable = 0;
+        const int code =
+            (int)cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, i ? second : first);
+        printf("%s: %d, capable: %llu\n", i ? "later" : "first", code, capable & 0xff);
+    }
     printf("pool export: %d %d\n", (int)cuMemPoolExportPointer(&data, first),
            (int)cuMemPoolExportPointer(&data, second));
     SAY(cuMemFree(first));

@@ -84,6 +84,9 @@ def threads_without_a_context_are_served():
 def a_block_is_freed_on_its_own_device():
     same(["preload_guest_runtime", "devices"], variables=TWO)
     same(["preload_guest_driver", "devices"], variables=TWO)
+    # In an older runtime cudaSetDevice does not make the device's context current.
+    for guest in "preload_guest_runtime", "preload_guest_static":
+        same([guest, "devices"], variables={**TWO, "SIM_RUNTIME_VERSION": "11080"})
     with Guest(["preload_guest_runtime", "devices", "wait"], variables=TWO) as guest:
         guest.until_ready()
         expect(guest.figures(), pools=2, allocs=3, frees=3, misses=2, hits=1)
@@ -93,6 +96,10 @@ def a_block_is_freed_on_its_own_device():
 @case
 def contexts_end_as_natively():
     same(["preload_guest_driver", "contexts"])
+    with Guest(["preload_guest_driver", "contexts", "wait"]) as guest:
+        guest.until_ready()
+        expect(guest.figures(), pass_closed_context=0, bad_frees=0)
+        guest.end()
 
 
 @case
@@ -118,6 +125,7 @@ def only_a_block_that_starts_its_segment_is_exported():
     assert answers["an address in it"] == "0" and answers["same handle"] == "1", lines
     assert answers["a later block"] == "1" and answers["freed"] == "1", lines
     assert answers["past its end"] in ("0", "1"), lines
+    assert answers["first"] == "0, capable: 1" and answers["later"] == "0, capable: 0", lines
 
 
 @case

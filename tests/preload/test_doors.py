@@ -2,7 +2,7 @@
 """Every door shows the same counts for the same calls (sequence.h), worked out by hand."""
 import os
 
-from preload import Guest, built, expect, figures
+from preload import SIM, Guest, built, expect, figures
 from tap import case, main, skip
 
 ALLOCS, FREES, MISSES = 7, 7, 1
@@ -18,7 +18,7 @@ def counts(command, runtime_door, **more):
         expect(guest.figures(), allocs=ALLOCS, frees=FREES, hits=ALLOCS - MISSES, misses=MISSES, runtime_door=runtime_door,
                segment_allocs=MISSES, segment_releases=0, reserved_bytes=SEGMENT, idle_bytes=SEGMENT, releasable_bytes=SEGMENT,
                alloc_requested_bytes=REQUESTED, freed_requested_bytes=REQUESTED, alloc_live_bytes=ROUNDED,
-               freed_live_bytes=ROUNDED, bad_frees=0, pools=1, oom_failures=0, pass_foreign=0, pass_capture=0, **more)
+               freed_live_bytes=ROUNDED, bad_frees=0, pools=1, oom_failures=0, event_growth=MISSES, events_of_pool_1=MISSES, pass_foreign=0, pass_capture=0, **more)
         guest.end()
 
 
@@ -88,9 +88,36 @@ def disabled_pool_passes_everything_through():
 
 
 @case
+def the_variables_reach_the_pool():
+    for variables, read in ((({"POOL_SEGMENT_MB": "32"}), lambda f: f["reserved_bytes"] == 2 * SEGMENT),
+                            (({"POOL_TRIM_MB": "1"}), lambda f: f["reserved_bytes"] == 0 and f["trims"] > 0),
+                            (({"POOL_MAX_SPLIT_MB": "4"}), lambda f: f["segment_allocs"] > 1),
+                            (({"POOL_HEADROOM_MB": "60", "SIM_MEMORY_MB": "64"}), lambda f: f["reserved_bytes"] < SEGMENT)):
+        with Guest(["preload_shared"], variables=variables) as guest:
+            guest.until_ready()
+            assert guest.lines == [], guest.lines
+            assert read(guest.figures()), (variables, guest.figures())
+            guest.end()
+    with Guest(["preload_shared"], variables={"POOL_LIMIT_MB": "4"}) as guest:
+        guest.until_ready()
+        assert guest.lines == ["call 8 failed"], guest.lines
+        expect(guest.figures(), oom_failures=1, reserved_bytes=4 * 2**20)
+        guest.end(status=8)
+
+
+@case
+def a_runtime_that_finds_no_driver_is_left_alone():
+    with Guest(["preload_shared"], sim=SIM.split(":")[1]) as guest:
+        guest.until_ready()
+        assert guest.lines == ["call 1 failed"], guest.lines
+        expect(guest.figures(), allocs=0, pools=0, runtime_only=0)
+        guest.end(status=1)
+
+
+@case
 def compute_sanitizer_switches_the_pool_off_unless_it_is_asked_for():
-    beside = [built("libsanitizer-collection.so")]
-    for command in ["preload_shared"], ["preload_driver", "dlsym"]:
+    for command, library in (["preload_shared"], "collection"), (["preload_driver", "dlsym"], "public"):
+        beside = [built(f"libsanitizer-{library}.so")]
         with Guest(command, beside=beside) as guest:
             guest.until_ready()
             expect(guest.figures(), allocs=0, frees=0, pools=0, pass_tool=ALLOCS + FREES)

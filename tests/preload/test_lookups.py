@@ -119,8 +119,42 @@ def two_names_of_one_function_are_hooked_by_neither():
         guest.until_ready()
         assert guest.lines == [], guest.lines
         # What a 0 stream means in a free is not to be known, so nothing is pooled.
-        expect(guest.figures(), allocs=0, frees=0, pools=0, pass_no_driver=14)
+        expect(guest.figures(), allocs=0, frees=0, pools=0, pass_no_driver=14, event_fallback=1)
         guest.end()
+
+
+@case
+def other_addresses_of_the_drivers_functions_are_hooked_too():
+    for how in "v2", "dlsym":
+        with Guest(["preload_driver", how], sim=os.path.join(GUESTS, "other_addresses")) as guest:
+            guest.until_ready()
+            assert guest.lines == [], guest.lines
+            expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1)
+            guest.end()
+
+
+@case
+def a_driver_of_another_name_is_pooled():
+    with Guest(["preload_other_driver", "linked"], sim=GUESTS) as guest:
+        guest.until_ready()
+        assert guest.lines == [], guest.lines
+        expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1)
+        guest.end()
+
+
+@case
+def a_dlsym_that_is_not_libcs_is_passed_over():
+    with Guest(["preload_driver", "dlsym"], beside=[os.path.join(GUESTS, "libother_dlsym.so")]) as guest:
+        guest.until_ready()
+        assert guest.lines == [], guest.lines
+        expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1)
+        guest.end()
+
+
+@case
+def another_interposer_is_asked_before_the_runtime():
+    lines = run(["preload_shared"], beside=[os.path.join(GUESTS, "libinterposer.so")]).splitlines()
+    assert lines == ["ready", "interposed: 1"], lines
 
 
 @case
@@ -129,6 +163,21 @@ def a_plug_in_with_a_runtime_of_its_own_is_pooled():
         guest.until_ready()
         assert guest.lines == ["plug-in's sequence: 0"], guest.lines
         expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1, runtime_door=14, runtime_only=0)
+        guest.end()
+
+
+@case
+def a_call_that_returns_into_a_program_without_a_runtime_finds_one():
+    lines = same(["preload_host", "libplugin.so", "calls"], sim=HERE)
+    assert lines == ["plug-in allocates: 0", "plug-in frees: 0"] * 2 + ["ready"], lines
+
+
+@case
+def another_runtime_is_not_asked_to_free_a_block():
+    with Guest(["preload_host_runtime", "libplugin_12.so", "frees"], sim=HERE) as guest:
+        guest.until_ready()
+        assert guest.lines == ["allocates: 0 0", "plug-in frees: 0", "once more: 1", "frees: 0"], guest.lines
+        expect(guest.figures(), allocs=2, frees=2, bad_frees=1)
         guest.end()
 
 

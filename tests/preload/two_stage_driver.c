@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A driver in two stages: STAGE 1 goes by the name libcuda.so.1 and finds everything in stage 2 by dlsym. STAGE 3 is
- * stage 2 as a driver of its own, in which two names are one function.
+ * A driver in two stages: STAGE 1 goes by the name libcuda.so.1 and finds everything in stage 2 by dlsym. STAGE 3 and 4
+ * are stage 2 as a driver of its own: in 3 two names are one function; 4 gives other addresses of its functions by
+ * cuGetProcAddress than by dlsym, and insists on finding itself where it looks for itself.
  */
 #include <dlfcn.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cuda.h>
+
+#undef cuGetProcAddress
 
 #define FUNCTIONS(X)                                                                                            \
     X(cuInit, (unsigned int flags), (flags))                                                                    \
@@ -92,14 +96,30 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
     *active = 1;
     return CUDA_SUCCESS;
 }
-CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
+static CUresult memory_free(CUdeviceptr address) {
+    (void)address;
+    return CUDA_SUCCESS;
+}
+#if STAGE == 4
+static int finds_itself(void) {
+    Dl_info found = {0}, own = {0};
+    void *function = dlsym(dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY), "cuMemFree_v2");
+    return dladdr(function, &found) && dladdr((void *)memory_free, &own) && found.dli_fbase == own.dli_fbase;
+}
+#endif
+static CUresult memory_alloc(CUdeviceptr *out, size_t bytes) {
+#if STAGE == 4
+    if (!finds_itself()) return CUDA_ERROR_UNKNOWN;
+#endif
     static CUdeviceptr next = 0x100000000;
     *out = __atomic_fetch_add(&next, (bytes + 0x1fffff) & ~(CUdeviceptr)0x1fffff, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
 }
+CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
+    return memory_alloc(out, bytes);
+}
 CUresult cuMemFree_v2(CUdeviceptr address) {
-    (void)address;
-    return CUDA_SUCCESS;
+    return memory_free(address);
 }
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     *free_bytes = (size_t)1 << 32;
@@ -113,6 +133,28 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     return cuMemFree_v2(address);
 }
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) __attribute__((alias("cuMemFreeAsync")));
+#endif
+
+#if STAGE == 4
+CUresult cuGetProcAddress_v2(const char *name, void **out, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status) {
+    static const struct {
+        const char *name;
+        void *function;
+    } functions[] = {{"cuInit", (void *)cuInit},
+                     {"cuDevicePrimaryCtxRetain", (void *)cuDevicePrimaryCtxRetain},
+                     {"cuCtxSetCurrent", (void *)cuCtxSetCurrent},
+                     {"cuMemAlloc", (void *)memory_alloc},
+                     {"cuMemFree", (void *)memory_free}};
+    (void)version, (void)flags, (void)status;
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        if (strcmp(functions[i].name, name) != 0) continue;
+        *out = functions[i].function;
+        return CUDA_SUCCESS;
+    }
+    *out = NULL;
+    return CUDA_ERROR_NOT_FOUND;
+}
 #endif
 
 #endif

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Captures that begin and end in odd ways: answers as natively, nothing is served meanwhile, everything afterwards."""
+from preload import Guest, expect, same
+from tap import case, main
+
+TWO = {"SIM_DEVICES": "2"}
+
+
+def is_over(part, passed, allocs=7):
+    """`passed`: allocations that the driver answered while something captured."""
+    same(["preload_captures", part], variables=TWO)
+    with Guest(["preload_captures", part, "wait"], variables=TWO) as guest:
+        guest.until_ready()
+        expect(guest.figures(), allocs=allocs, frees=allocs, pass_capture=passed, bad_frees=0)
+        guest.end()
+
+
+@case
+def a_broken_capture_is_over_at_its_end():
+    is_over("broken", passed=1)
+
+
+@case
+def a_refused_end_is_none():
+    is_over("ended_by_another", passed=1)
+
+
+@case
+def every_thread_has_a_stream_of_its_own():
+    is_over("two_threads", passed=2)
+
+
+@case
+def two_names_of_a_threads_stream_are_one():
+    is_over("names", passed=2)
+
+
+@case
+def a_capture_ends_with_the_context_of_its_stream():
+    is_over("another_context", passed=1)
+    is_over("released_context", passed=1)
+
+
+@case
+def a_capture_ends_with_a_created_context():
+    is_over("destroyed_context", passed=0)
+
+
+@case
+def the_mode_of_the_thread_is_as_before():
+    is_over("mode", passed=1, allocs=8)
+
+
+@case
+def a_capture_whose_end_nobody_saw_is_over_when_its_stream_captures_again():
+    is_over("unseen_end", passed=1)
+
+
+@case
+def a_free_on_the_legacy_stream_beside_a_blocking_one_as_natively():
+    is_over("legacy", passed=0, allocs=8)
+
+
+main()
