@@ -234,15 +234,14 @@ static int free_beside_captures(struct pool_system *pool, uint64_t address, stru
     const struct driver_functions *call = &process_driver()->call;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool exchanged = call->exchange_capture_mode && call->exchange_capture_mode(&mode) == CUDA_SUCCESS;
-    const int code = pool_free_async(pool, address, stream, door);
+    const int code = pool_free_async(pool, address, stream, door, true);
     if (exchanged) call->exchange_capture_mode(&mode);
     return code;
 }
 
 int captures_free_async(struct pool_system *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
-    struct pool_block_info info;
-    if (!captures_any() || pool_find(pool, address, &info) == POOL_PASS)
-        return pool_free_async(pool, address, stream, door);
+    const int code = pool_free_async(pool, address, stream, door, false);
+    if (code != POOL_CAPTURES) return code;
     CUstreamCaptureStatus status;
     const CUresult result = is_capturing(stream, &status);
     /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy stream

@@ -6,7 +6,9 @@
  */
 #include "pool/internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct capture_probe {
     struct capture_probe *next;
@@ -14,6 +16,22 @@ struct capture_probe {
     uint64_t generation; /* of the pool: after a reset the allocation is gone */
     uint64_t address;
 };
+
+static uint64_t generation_of(struct pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    uint64_t generation = pool->generation;
+    pthread_mutex_unlock(&pool->lock);
+    return generation;
+}
+
+static void probes_put(struct pool_system *system, struct capture_probe *list) {
+    struct capture_probe *last = list;
+    while (last->next) last = last->next;
+    pthread_mutex_lock(&system->probes_lock);
+    last->next = system->probes;
+    system->probes = list;
+    pthread_mutex_unlock(&system->probes_lock);
+}
 
 int capture_ask(struct pool *pool) {
     struct pool_system *system = pool->system;
@@ -28,11 +46,8 @@ int capture_ask(struct pool *pool) {
     /* To free it now would be a second call that a capture may refuse; without host memory to remember it, it stays
      * with the driver. */
     if (probe) {
-        *probe = (struct capture_probe){.pool = pool, .generation = pool->generation, .address = address};
-        pthread_mutex_lock(&system->probes_lock);
-        probe->next = system->probes;
-        system->probes = probe;
-        pthread_mutex_unlock(&system->probes_lock);
+        *probe = (struct capture_probe){.pool = pool, .generation = generation_of(pool), .address = address};
+        probes_put(system, probe);
     }
     return DEVICE_OK;
 }
@@ -44,15 +59,40 @@ void capture_release_probes(struct pool_system *system) {
     pthread_mutex_unlock(&system->probes_lock);
     while (list) {
         struct capture_probe *probe = list;
+        struct pool *pool = probe->pool;
+        if (!capture_wait_begin(pool)) {
+            probes_put(system, list);
+            return;
+        }
         list = probe->next;
-        if (probe->generation == probe->pool->generation)
-            system->ops->segment_release(system->ops->self, probe->pool->context, SEGMENT_PLAIN, probe->address);
+        if (probe->generation == generation_of(pool))
+            system->ops->segment_release(system->ops->self, pool->context, SEGMENT_PLAIN, probe->address);
+        pthread_mutex_lock(&pool->lock);
+        capture_wait_end(pool);
+        pthread_mutex_unlock(&pool->lock);
         free(probe);
     }
 }
 
+static bool waits_under_way(struct pool *pool) {
+    uint64_t ended = atomic_load(&pool->waits_ended);
+    return atomic_load(&pool->waits_begun) != ended;
+}
+
 void pool_capture_begin(struct pool_system *system) {
+    /* What harms a capture is a wait that comes to the driver after it. One that has been there for so long may be for
+     * work that ends only when the capturing thread has gone on. */
+    enum { STEP_NS = 50000, STEPS = 2000 };
+    const struct timespec step = {0, STEP_NS};
+    const int error = errno;
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     atomic_fetch_add(&system->captures, 1);
+    unsigned steps = 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next)
+        for (; waits_under_way(pool) && steps < STEPS; steps++) nanosleep(&step, NULL);
+    pthread_setcancelstate(cancel_state, &cancel_state);
+    errno = error;
 }
 
 void pool_capture_end(struct pool_system *system) {

@@ -176,7 +176,7 @@ bool grow_settle_waiting(struct pool_system *system, struct device_state *device
         if (pool->device != device) continue;
         pthread_mutex_lock(&pool->lock);
         struct block *list = NULL;
-        if (pool->waiting && pool->status == POOL_OPEN && atomic_load(&system->captures) == 0) {
+        if (pool->waiting && pool->status == POOL_OPEN && capture_wait_begin(pool)) {
             list = pool->waiting;
             pool->waiting = NULL;
             pool->inside++;
@@ -189,6 +189,7 @@ bool grow_settle_waiting(struct pool_system *system, struct device_state *device
         uint64_t spent = driver_leave(entered);
 
         pthread_mutex_lock(&pool->lock);
+        capture_wait_end(pool);
         figures_begin(pool);
         stats_add(&pool->figures->waits, 1);
         stats_add(&pool->figures->driver_ns, spent);

@@ -196,6 +196,7 @@ struct pool {
     struct poolcuda_pool *figures;
     struct poolcuda_cell *cell;
     struct device_context context;
+    _Atomic uint64_t waits_begun, waits_ended; /* capture.c; the latter written under lock */
     uint64_t generation, next_id;
 
     /* sums over the blocks */
@@ -304,9 +305,25 @@ void grow_keep_headroom(struct pool *pool);
 
 /* ---- capture.c ---- */
 
+/* A wait for the device breaks the captures on it, though the free that waits would have harmed none: so the two
+ * exclude one another. False while a stream of the process captures; else captures that begin from now on wait for
+ * capture_wait_end. */
+static inline bool capture_wait_begin(struct pool *pool) {
+    atomic_fetch_add(&pool->waits_begun, 1);
+    if (__builtin_expect(atomic_load(&pool->system->captures) == 0, 1)) return true;
+    atomic_fetch_sub(&pool->waits_begun, 1);
+    return false;
+}
+/* Under pool->lock. */
+static inline void capture_wait_end(struct pool *pool) {
+    uint64_t ended = atomic_load_explicit(&pool->waits_ended, memory_order_relaxed);
+    atomic_store_explicit(&pool->waits_ended, ended + 1, memory_order_release);
+}
+
 /* May the thread free memory now? Asks the driver with a small allocation that is kept until the captures end. 0, or
  * the driver's refusal. No lock held. */
 int capture_ask(struct pool *pool);
+/* What is left when a capture begins meanwhile is kept until that ends. */
 void capture_release_probes(struct pool_system *system);
 
 /* ---- figures.c: the pool's records of the figures. All under pool->lock, inside figures_begin … figures_end ---- */

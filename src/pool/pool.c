@@ -34,6 +34,7 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
 
 void pool_system_destroy(struct pool_system *system) {
     const struct device_ops *ops = system->ops;
+    atomic_store(&system->captures, 0);
     capture_release_probes(system);
     for (struct pool *pool = atomic_load(&system->pools), *next; pool; pool = next) {
         next = pool->next;
@@ -210,11 +211,13 @@ static struct pool *free_begin(struct pool_system *system, uint64_t address, enu
     return NULL;
 }
 
-/* The live block at `address` ends its life as `state`. waited_ns: 0, or what a wait that was timed took. */
-static int free_finish(struct pool *pool, uint64_t address, enum block_state state, enum pool_door door,
+/* The live block at `address` ends its life as `state`. `guarded`: the wait before it is to be ended. waited_ns: 0, or
+ * what a wait that was timed took. */
+static int free_finish(struct pool *pool, uint64_t address, enum block_state state, enum pool_door door, bool guarded,
                        uint64_t waited_ns) {
     struct pool_system *system = pool->system;
     pthread_mutex_lock(&pool->lock);
+    if (guarded) capture_wait_end(pool);
     /* While its context is being reset, only the outcome says whether the block is still there. */
     while (__builtin_expect(pool->status != POOL_OPEN, 0)) pthread_cond_wait(&pool->changed, &pool->lock);
     struct block *block = live_table_remove(&pool->table, address);
@@ -253,9 +256,14 @@ static bool is_refusal(int code) {
 }
 
 /* The wait failed: its code is the answer, and the block never comes back. */
-static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door) {
-    if (is_refusal(code)) return code;
-    int finished = free_finish(pool, address, BLOCK_RETIRED, door, 0);
+static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door, bool guarded) {
+    if (is_refusal(code)) {
+        pthread_mutex_lock(&pool->lock);
+        if (guarded) capture_wait_end(pool);
+        pthread_mutex_unlock(&pool->lock);
+        return code;
+    }
+    int finished = free_finish(pool, address, BLOCK_RETIRED, door, guarded, 0);
     if (finished != DEVICE_OK) return finished;
     log_line(LOG_WARNING, "device %d: the wait in a free answered %d: its block is never given out again",
              pool->device->ordinal, code);
@@ -265,7 +273,7 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
 /* A stream of the process captures: no wait is possible. */
 static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door) {
     int code = capture_ask(pool);
-    return code == DEVICE_OK ? free_finish(pool, address, BLOCK_WAITING, door, 0) : code;
+    return code == DEVICE_OK ? free_finish(pool, address, BLOCK_WAITING, door, false, 0) : code;
 }
 
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
@@ -273,24 +281,27 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
     void *context;
     struct pool *pool = free_begin(system, address, door, &context, &code);
     if (__builtin_expect(!pool, 0)) return code;
-    if (__builtin_expect(atomic_load_explicit(&system->captures, memory_order_relaxed) != 0, 0))
-        return free_in_capture(pool, address, door);
+    if (__builtin_expect(!capture_wait_begin(pool), 0)) return free_in_capture(pool, address, door);
     const struct device_ops *ops = system->ops;
     uint64_t began = sample_begin(&free_calls);
     code = __builtin_expect(pool->context.handle == context, 1) ? ops->current_synchronize(ops->self)
                                                                 : ops->context_synchronize(ops->self, pool->context);
-    if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door);
-    return free_finish(pool, address, BLOCK_IDLE, door, __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
+    if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door, true);
+    return free_finish(pool, address, BLOCK_IDLE, door, true,
+                       __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
 }
 
-int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
+int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door,
+                    bool beside_captures) {
     int code;
     void *context;
     struct pool *pool = free_begin(system, address, door, &context, &code);
     if (!pool) return code;
+    bool guarded = capture_wait_begin(pool);
+    if (!guarded && !beside_captures) return POOL_CAPTURES;
     code = system->ops->stream_synchronize(system->ops->self, pool->context, stream);
-    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door);
-    return free_finish(pool, address, BLOCK_IDLE, door, 0);
+    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, guarded);
+    return free_finish(pool, address, BLOCK_IDLE, door, guarded, 0);
 }
 
 /* ---- questions ---- */

@@ -17,7 +17,7 @@
 
 #include "device/device.h"
 
-enum { POOL_PASS = -1 };
+enum { POOL_PASS = -1, POOL_CAPTURES = -2 };
 
 enum pool_door { POOL_DOOR_DRIVER, POOL_DOOR_RUNTIME }; /* by which door a call came: for the figures alone */
 
@@ -50,8 +50,10 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door);
 
 /* Free in stream order, as cuMemFreeAsync of a plain block: synchronises that stream, then the block is idle. Answers
- * as pool_free. */
-int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door);
+ * as pool_free; or POOL_CAPTURES, and nothing is done, while a stream of the process captures and the caller has not
+ * seen to it that the wait harms no capture (`beside_captures`). */
+int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door,
+                    bool beside_captures);
 
 /* A live block, as queries see it. */
 struct pool_block_info {
@@ -85,7 +87,8 @@ void pool_context_close(struct pool_system *system, int ordinal, void *handle);
 void pool_context_settle(struct pool_system *system, int ordinal, void *handle);
 
 /* A stream of the process begins to capture / its capture ended. Nested and from any thread; begin is called before the
- * driver's call and taken back by end if that fails. */
+ * driver's call and taken back by end if that fails. begin waits, for a tenth of a second at most, until no free is
+ * waiting for the device. */
 void pool_capture_begin(struct pool_system *system);
 void pool_capture_end(struct pool_system *system);
 

@@ -5,6 +5,9 @@
  */
 #include "pool_fixture.h"
 
+#include <stdatomic.h>
+#include <unistd.h>
+
 static void a_freed_block_is_a_hit(void **state) {
     (void)state;
     struct fixture f;
@@ -81,7 +84,7 @@ static void a_stream_ordered_free_waits_for_its_stream_only(void **state) {
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
     uint64_t a = must_alloc(&f, 4096);
-    assert_int_equal(pool_free_async(f.pool, a, (struct device_stream){0}, POOL_DOOR_DRIVER), 0);
+    assert_int_equal(pool_free_async(f.pool, a, (struct device_stream){0}, POOL_DOOR_DRIVER, false), 0);
     assert_int_equal(f.device.synchronizes, 0);
     assert_int_equal(f.device.stream_synchronizes, 1);
     assert_int_equal(must_alloc(&f, 4096), a);
@@ -97,7 +100,8 @@ static void wrong_frees_answer_1_and_harm_nobody(void **state) {
     assert_int_equal(pool_free(f.pool, base, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE); /* at the segment's base */
     assert_int_equal(pool_free(f.pool, neighbour + 512, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(pool_free(f.pool, neighbour + 1, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
-    assert_int_equal(pool_free_async(f.pool, base, (struct device_stream){0}, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
+    assert_int_equal(pool_free_async(f.pool, base, (struct device_stream){0}, POOL_DOOR_DRIVER, false),
+                     DEVICE_INVALID_VALUE);
     assert_int_equal(pool_free(f.pool, base + 16 * MIB_BYTES - 512, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(f.device.releases, 0);
     const struct poolcuda_event event = last_event(POOLCUDA_EVENT_bad_free);
@@ -389,6 +393,69 @@ static void two_resets_at_once_reopen_after_the_second(void **state) {
     fixture_end(&f);
 }
 
+/* A thread that begins a capture while a free waits for the device. */
+struct beginner {
+    struct fixture *f;
+    pthread_t thread;
+    unsigned wait_ms; /* how long the device's wait takes at most */
+    atomic_bool begun;
+    bool begun_amid; /* before the wait was over */
+};
+
+static void *begin_capture(void *arg) {
+    struct beginner *b = arg;
+    pool_capture_begin(b->f->pool);
+    atomic_store(&b->begun, true);
+    return NULL;
+}
+
+static void begin_amid(void *arg) {
+    struct beginner *b = arg;
+    pthread_create(&b->thread, NULL, begin_capture, b);
+    for (unsigned ms = 0; ms < b->wait_ms && !atomic_load(&b->begun); ms++) usleep(1000);
+    b->begun_amid = atomic_load(&b->begun);
+}
+
+static bool capture_begins_amid_a_wait_of(unsigned wait_ms) {
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    struct beginner b = {.f = &f, .wait_ms = wait_ms};
+    uint64_t address = must_alloc(&f, 4096);
+    f.device.during_arg = &b;
+    f.device.during_synchronize = begin_amid;
+    must_free(&f, address);
+    f.device.during_synchronize = NULL;
+    pthread_join(b.thread, NULL);
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+    return b.begun_amid;
+}
+
+static void a_capture_begins_after_the_waits_under_way(void **state) {
+    (void)state;
+    assert_false(capture_begins_amid_a_wait_of(20));
+}
+
+static void a_capture_begins_though_a_wait_does_not_end(void **state) {
+    (void)state;
+    assert_true(capture_begins_amid_a_wait_of(20000));
+}
+
+static void a_capture_that_begins_stops_a_free_in_stream_order(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    const struct device_stream stream = {0};
+    uint64_t address = must_alloc(&f, 4096);
+    pool_capture_begin(f.pool);
+    assert_int_equal(pool_free_async(f.pool, address, stream, POOL_DOOR_DRIVER, false), POOL_CAPTURES);
+    assert_int_equal(f.device.stream_synchronizes, 0);
+    assert_int_equal(totals_of(&f, 0).live, 4096);
+    assert_int_equal(pool_free_async(f.pool, address, stream, POOL_DOOR_DRIVER, true), 0);
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
 static void a_capture_passes_allocations_and_defers_frees(void **state) {
     (void)state;
     struct fixture f;
@@ -506,6 +573,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_free_that_a_reset_overtook_is_the_drivers),
     cmocka_unit_test(a_reset_of_one_device_leaves_the_other),
     cmocka_unit_test(two_resets_at_once_reopen_after_the_second),
+    cmocka_unit_test(a_capture_begins_after_the_waits_under_way),
+    cmocka_unit_test(a_capture_begins_though_a_wait_does_not_end),
+    cmocka_unit_test(a_capture_that_begins_stops_a_free_in_stream_order),
     cmocka_unit_test(a_capture_passes_allocations_and_defers_frees),
     cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
     cmocka_unit_test(what_asked_the_driver_goes_with_its_context),
