@@ -119,6 +119,14 @@ void pool_leave(struct pool *pool) {
     if (--pool->inside == 0 && pool->status == POOL_CLOSED) pthread_cond_broadcast(&pool->changed);
 }
 
+void pool_await_change(struct pool *pool) {
+    /* A thread that was cancelled here would take the lock with it. */
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    pthread_cond_wait(&pool->changed, &pool->lock);
+    pthread_setcancelstate(cancel_state, &cancel_state);
+}
+
 static bool pool_is_of(const struct pool *pool, int ordinal, const void *handle) {
     return handle ? pool->context.handle == handle : pool->context.ordinal == ordinal;
 }
@@ -144,7 +152,7 @@ void pool_context_close(struct pool_system *system, int ordinal, void *handle) {
     pthread_mutex_lock(&pool->lock);
     pool->closers++;
     pool->status = POOL_CLOSED;
-    while (pool->inside > 0) pthread_cond_wait(&pool->changed, &pool->lock);
+    while (pool->inside > 0) pool_await_change(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -265,6 +265,8 @@ static inline struct pool *contexts_known_pool(struct pool_system *system, void 
 struct pool *contexts_make_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason);
 /* Leave the pool after a driver call: counterpart of pool->inside++. Under pool->lock. */
 void pool_leave(struct pool *pool);
+/* Wait for pool->changed. Under pool->lock. */
+void pool_await_change(struct pool *pool);
 
 /* ---- heap.c: blocks within segments. All under pool->lock ---- */
 

@@ -219,7 +219,7 @@ static int free_finish(struct pool *pool, uint64_t address, enum block_state sta
     pthread_mutex_lock(&pool->lock);
     if (guarded) capture_wait_end(pool);
     /* While its context is being reset, only the outcome says whether the block is still there. */
-    while (__builtin_expect(pool->status != POOL_OPEN, 0)) pthread_cond_wait(&pool->changed, &pool->lock);
+    while (__builtin_expect(pool->status != POOL_OPEN, 0)) pool_await_change(pool);
     struct block *block = live_table_remove(&pool->table, address);
     if (__builtin_expect(!block, 0)) {
         pthread_mutex_unlock(&pool->lock);

@@ -376,6 +376,34 @@ static void a_reset_of_one_device_leaves_the_other(void **state) {
     fixture_end(&f);
 }
 
+static void *free_and_end(void *arg) {
+    struct fixture *f = arg;
+    pool_free(f->pool, UINT64_C(0x700000000000), POOL_DOOR_DRIVER);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void a_thread_that_is_cancelled_while_it_awaits_a_reset_leaves_no_lock(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    pthread_t thread;
+    void *result;
+    assert_int_equal(must_alloc(&f, 4096), UINT64_C(0x700000000000));
+    pool_context_close(f.pool, 0, NULL);
+    pthread_create(&thread, NULL, free_and_end, &f);
+    usleep(20000);
+    pthread_cancel(thread);
+    usleep(20000);
+    alarm(20); /* a lock that was left behind would be waited for without end */
+    pool_context_settle(f.pool, 0, NULL);
+    pthread_join(thread, &result);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    must_free(&f, must_alloc(&f, 4096));
+    alarm(0);
+    fixture_end(&f);
+}
+
 static void two_resets_at_once_reopen_after_the_second(void **state) {
     (void)state;
     struct fixture f;
@@ -572,6 +600,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_handle_that_comes_back_is_asked_about_anew),
     cmocka_unit_test(a_free_that_a_reset_overtook_is_the_drivers),
     cmocka_unit_test(a_reset_of_one_device_leaves_the_other),
+    cmocka_unit_test(a_thread_that_is_cancelled_while_it_awaits_a_reset_leaves_no_lock),
     cmocka_unit_test(two_resets_at_once_reopen_after_the_second),
     cmocka_unit_test(a_capture_begins_after_the_waits_under_way),
     cmocka_unit_test(a_capture_begins_though_a_wait_does_not_end),
