@@ -5,6 +5,7 @@
  */
 #include "entry/captures.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -122,7 +123,9 @@ static const void *context_of(struct device_stream stream) {
 /* Before the driver's call. Without host memory the capture is announced for good: nothing is pooled any more. */
 static struct capture *announce(struct pool_system *pool, struct device_stream stream) {
     if (!pool) return NULL;
+    const int error = errno;
     struct capture *capture = malloc(sizeof *capture);
+    errno = error;
     if (capture)
         *capture = (struct capture){.stream = key_of(stream), .thread = pthread_self(), .context = context_of(stream)};
     atomic_fetch_add(&announced, 1);

@@ -35,7 +35,9 @@ static void probes_put(struct pool_system *system, struct capture_probe *list) {
 
 int capture_ask(struct pool *pool) {
     struct pool_system *system = pool->system;
+    const int error = errno;
     struct capture_probe *probe = malloc(sizeof *probe);
+    errno = error;
     uint64_t address = 0;
     int code = system->ops->segment_alloc(system->ops->self, pool->context, SEGMENT_PLAIN, (struct device_stream){0},
                                           UNIT, &address);

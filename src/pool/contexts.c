@@ -6,6 +6,7 @@
  */
 #include "pool/internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ static struct pool *context_adopt(struct pool_system *system, const void *handle
         *reason = POOLCUDA_PASS_no_context;
         return NULL;
     }
+    const int error = errno;
     bool primary = ops->context_primary(ops->self, context);
     struct device_info info = {0};
     if (primary) ops->device_describe(ops->self, context, &info);
@@ -92,6 +94,7 @@ static struct pool *context_adopt(struct pool_system *system, const void *handle
         if (pool || !primary) system->contexts[system->context_count++] = (struct context_entry){context.handle, pool};
     }
     pthread_mutex_unlock(&system->contexts_lock);
+    errno = error;
     if (!primary) *reason = POOLCUDA_PASS_created_context;
     return pool;
 }

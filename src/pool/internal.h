@@ -98,6 +98,8 @@ struct record_store {
     struct record_slab *slabs;
 };
 
+/* Zeroed pages; NULL when host memory ran out. Keeps errno. */
+void *records_pages(size_t bytes);
 /* Zeroed records; NULL when host memory ran out. */
 struct block *records_block(struct record_store *store);
 struct segment *records_segment(struct record_store *store);

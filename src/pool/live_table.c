@@ -20,9 +20,8 @@ static size_t home(const struct live_table *table, uint64_t address) {
 }
 
 static bool table_resize(struct live_table *table, size_t room) {
-    struct live_slot *slots =
-        mmap(NULL, room * sizeof *slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (slots == MAP_FAILED) return false;
+    struct live_slot *slots = records_pages(room * sizeof *slots);
+    if (!slots) return false;
     struct live_table old = *table;
     table->slots = slots;
     table->room = room;

@@ -5,6 +5,7 @@
  */
 #include "pool/internal.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -14,10 +15,18 @@ struct record_slab {
     struct record_slab *next;
 };
 
+void *records_pages(size_t bytes) {
+    const int error = errno;
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages != MAP_FAILED) return pages;
+    errno = error;
+    return NULL;
+}
+
 /* Cuts a fresh slab into records of `size` bytes, calling `put` for each. */
 static bool slab_add(struct record_store *store, size_t size, void (*put)(struct record_store *store, void *record)) {
-    char *slab = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (slab == MAP_FAILED) return false;
+    char *slab = records_pages(SLAB_BYTES);
+    if (!slab) return false;
     ((struct record_slab *)slab)->next = store->slabs;
     store->slabs = (struct record_slab *)slab;
     /* From the end, so that records are taken in the order of their addresses. */

@@ -8,6 +8,7 @@
 #include "pool/internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,8 +36,8 @@ static struct map_leaf *leaf_for(struct registry *registry, uint64_t granule) {
     _Atomic(struct map_leaf *) *place = &registry->map[granule / MAP_LEAF];
     struct map_leaf *leaf = atomic_load_explicit(place, memory_order_relaxed);
     if (leaf) return leaf;
-    leaf = mmap(NULL, sizeof *leaf, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (leaf == MAP_FAILED) return NULL;
+    leaf = records_pages(sizeof *leaf);
+    if (!leaf) return NULL;
     atomic_store_explicit(place, leaf, memory_order_release);
     return leaf;
 }
@@ -72,6 +73,7 @@ static size_t segments_below(const struct registry *registry, uint64_t address) 
 
 bool registry_add(struct registry *registry, struct segment *segment) {
     bool added = true;
+    const int error = errno;
     pthread_rwlock_wrlock(&registry->lock);
     if (registry->count == registry->room) {
         size_t room = registry->room ? 2 * registry->room : 256;
@@ -81,6 +83,7 @@ bool registry_add(struct registry *registry, struct segment *segment) {
             registry->room = room;
         } else {
             added = false;
+            errno = error;
         }
     }
     if (added) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Host memory runs out, at each place where the pool takes some: the call goes to the driver, nothing is lost, and the
- * pool works on when there is memory again. The pool's calls of malloc and mmap come here (see meson.build).
+ * pool works on when there is memory again; errno is kept. The pool's calls of malloc and mmap come here (see
+ * meson.build).
  */
 #include "pool_fixture.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -18,6 +20,7 @@ static bool fails(struct shortage *shortage) {
         return false;
     }
     shortage->failing--;
+    errno = ENOMEM;
     return true;
 }
 
@@ -65,7 +68,9 @@ static void begin(struct fixture *f) {
 
 static void must_pass(struct fixture *f) {
     uint64_t address = 7, passes = stats_header()->pass_through[POOLCUDA_PASS_no_host_memory];
+    errno = 77;
     assert_int_equal(pool_alloc(f->pool, 512, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    assert_int_equal(errno, 77);
     assert_int_equal(address, 7);
     assert_int_equal(stats_header()->pass_through[POOLCUDA_PASS_no_host_memory], passes + 1);
 }
@@ -118,8 +123,10 @@ static void a_segment_that_the_map_has_no_room_for_is_found(void **state) {
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
     pages = (struct shortage){2, 1}; /* after the records */
+    errno = 77;
     uint64_t a = must_alloc(&f, 4096);
     assert_int_equal(pages.failing, 0);
+    assert_int_equal(errno, 77);
     struct pool_block_info info;
     assert_int_equal(pool_find(f.pool, a + 4095, &info), 0);
     must_free(&f, a);
@@ -164,8 +171,10 @@ static void a_block_that_cannot_be_split_is_given_whole(void **state) {
     struct fixture f;
     begin(&f);
     pages = (struct shortage){7, FOR_GOOD}; /* records, the map, the table of live blocks and its growth */
+    errno = 77;
     do must_alloc(&f, 512);
     while (totals_of(&f, 0).idle);
+    assert_int_equal(errno, 77);
     pages.failing = 0;
     const struct pool_totals totals = totals_of(&f, 0);
     assert_in_range(totals.blocks_live, 513, 1024); /* before the table grows again */
@@ -182,7 +191,9 @@ static void a_free_in_a_capture_without_host_memory_is_done(void **state) {
     uint64_t a = must_alloc(&f, 512), before = f.device.range_count;
     pool_capture_begin(f.pool);
     heap = (struct shortage){0, 1};
+    errno = 77;
     must_free(&f, a);
+    assert_int_equal(errno, 77);
     assert_int_equal(heap.failing, 0);
     pool_capture_end(f.pool);
     /* What asked the driver is not remembered: it stays. */
