@@ -264,7 +264,8 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
         return code;
     }
     int finished = free_finish(pool, address, BLOCK_RETIRED, door, guarded, 0);
-    if (finished != DEVICE_OK) return finished;
+    if (finished == POOL_PASS) return finished;
+    if (finished != DEVICE_OK) return code; /* of a context that has failed the driver says so, whatever the address */
     log_line(LOG_WARNING, "device %d: the wait in a free answered %d: its block is never given out again",
              pool->device->ordinal, code);
     return code;

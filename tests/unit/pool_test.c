@@ -227,6 +227,7 @@ static void a_failed_wait_retires_the_block(void **state) {
     uint64_t a = must_alloc(&f, 4096);
     f.device.synchronize_fails_with = 700;
     assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), 700);
+    assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), 700);
     f.device.synchronize_fails_with = 0;
     assert_int_equal(pool_free(f.pool, a, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     for (int i = 0; i < 64; i++) assert_int_not_equal(must_alloc(&f, 4096), a);
