@@ -4,6 +4,7 @@
  */
 #include "churn.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ const char *const churn_order_names[CHURN_ORDERS] = {"LIFO", "FIFO", "random"};
 
 /* A fixed generator (xorshift64*), so that every run makes the same plan. */
 static uint64_t random_below(uint64_t *state, uint64_t limit) {
+    assert(limit > 0 && "there is a number below the limit");
     *state ^= *state >> 12;
     *state ^= *state << 25;
     *state ^= *state >> 27;

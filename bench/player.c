@@ -4,6 +4,7 @@
  */
 #include "player.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -216,6 +217,7 @@ static void play_once(struct player *player, struct hand *hands) {
         hold(options);
         held = measure_now_ns() - held;
     }
+    assert(options->threads > 0 && "somebody plays");
     uint64_t last_seq = trace->count > 0 ? trace->events[trace->count - 1].seq : 0;
     for (size_t i = 0; i < trace->blocks; i++) free_block(&hands[i % options->threads], &player->blocks[i], last_seq);
     options->repeat_s[player->repetition] = (double)(measure_now_ns() - start - held) / 1e9;

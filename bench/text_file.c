@@ -4,6 +4,7 @@
  */
 #include "text_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -93,6 +94,7 @@ bool text_file_read(const char *path, char **text, size_t *size, char *error, si
         free(raw.data);
         return false;
     }
+    assert(raw.data != NULL && "what was read is there");
     raw.data[raw.size] = '\0';
     *text = (char *)raw.data;
     *size = raw.size;

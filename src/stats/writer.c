@@ -136,7 +136,7 @@ void stats_forget_in_child(void) {
     struct segment_storage *shared = images[IMAGE_SHARED].storage;
     if (shared != NULL) {
         /* Pointers to its records may live on in the child: they lead to private pages now. */
-        mmap(shared, sizeof *shared, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        (void)mmap(shared, sizeof *shared, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         memset(&images[IMAGE_SHARED], 0, sizeof images[IMAGE_SHARED]);
     }
     creator = 0;
