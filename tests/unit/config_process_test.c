@@ -160,6 +160,7 @@ static int read_long_log_file(void *arg) {
     setenv("POOL_LOG_FILE", name, 1);
     if (chdir("/usr") != 0) return 2;
     CHECK(config_get()->log_file == NULL, "%s\n", config_get()->log_file);
+    CHECK_EQUAL(config_from_environment(config_get(), config_variable_count() - 1), false);
     return 0;
 }
 
@@ -167,6 +168,23 @@ static void a_log_file_whose_absolute_path_is_too_long_is_not_used(void **state)
     (void)state;
     const char *text = child_run(read_long_log_file, NULL);
     assert_non_null(strstr(text, "; using stderr\n"));
+}
+
+static int read_log_file_from_nowhere(void *arg) {
+    (void)arg;
+    char directory[PATH_MAX];
+    make_directory(directory, sizeof directory);
+    setenv("POOL_LOG_FILE", "name", 1);
+    if (chdir(directory) != 0 || rmdir(directory) != 0) return 2;
+    errno = 4321;
+    CHECK(config_get()->log_file == NULL, "%s\n", config_get()->log_file);
+    CHECK_EQUAL(errno, 4321);
+    return 0;
+}
+
+static void a_directory_that_is_gone_holds_no_log_file_and_errno_stays(void **state) {
+    (void)state;
+    assert_non_null(strstr(child_run(read_log_file_from_nowhere, NULL), "; using stderr\n"));
 }
 
 /* A copy of the guest program that runs as another user than its caller. */
@@ -209,6 +227,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_complaint_without_a_stderr_is_dropped),
     cmocka_unit_test(the_log_file_is_absolute_and_named_for_the_process),
     cmocka_unit_test(a_log_file_whose_absolute_path_is_too_long_is_not_used),
+    cmocka_unit_test(a_directory_that_is_gone_holds_no_log_file_and_errno_stays),
     cmocka_unit_test(a_program_with_raised_privileges_ignores_the_log_file),
 };
 

@@ -281,7 +281,8 @@ static void an_unknown_name_is_reported_with_the_nearest_known_one(void **state)
 
 static void a_name_like_none_of_ours_is_reported_with_where_to_look(void **state) {
     (void)state;
-    static const char *const names[] = {"POOL_ADDRESS", "POOL_", "POOL_ID", "POOL_WORKERS_MAXIMUM", "POOL_XYZ"};
+    static const char *const names[] = {"POOL_ADDRESS",         "POOL_",    "POOL_ID",
+                                        "POOL_WORKERS_MAXIMUM", "POOL_XYZ", "POOL_QQQ_SPQQT_MB"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char entry[64], line[256];
         snprintf(entry, sizeof entry, "%s=1", names[i]);

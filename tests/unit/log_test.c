@@ -13,9 +13,11 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "child.h"
+#include "config/guard.h"
 #include "config/log.h"
 
 static char directory[PATH_MAX - 256];
@@ -285,6 +287,57 @@ static void a_program_without_standard_descriptors_gets_none_from_us(void **stat
     assert_int_equal(lines_in(read_file("closed")), 4);
 }
 
+/* ---- a write that a signal cuts short ---- */
+
+enum { LONG_BYTES = 200000 }; /* more than a pipe holds */
+
+static void interrupted(int number) {
+    (void)number;
+}
+
+static void *read_late(void *arg) {
+    const int fd = *(const int *)arg;
+    uintptr_t right = 0;
+    char piece[4096];
+    usleep(50000);
+    for (ssize_t bytes; (bytes = read(fd, piece, sizeof piece)) > 0;)
+        for (ssize_t i = 0; i < bytes && piece[i] == (char)('a' + right % 23); i++) right++;
+    return (void *)right;
+}
+
+static int write_through_a_signal(void *arg) {
+    (void)arg;
+    static char text[LONG_BYTES];
+    const struct sigaction action = {.sa_handler = interrupted}; /* without SA_RESTART */
+    const struct itimerval soon = {.it_value = {.tv_usec = 20000}};
+    sigset_t alarm_only;
+    pthread_t reader;
+    struct guard guard;
+    void *right;
+    int ends[2];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i % 23);
+    if (pipe(ends) != 0) return 2;
+    sigaction(SIGALRM, &action, NULL);
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarm_only, NULL);
+    pthread_create(&reader, NULL, read_late, &ends[0]);
+    pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL); /* this thread alone */
+    setitimer(ITIMER_REAL, &soon, NULL);
+    guard_enter(&guard);
+    guard_write(ends[1], text, sizeof text);
+    guard_leave(&guard);
+    close(ends[1]);
+    pthread_join(reader, &right);
+    CHECK_EQUAL((uintptr_t)right, LONG_BYTES);
+    return 0;
+}
+
+static void a_write_that_a_signal_cut_short_goes_on(void **state) {
+    (void)state;
+    child_run(write_through_a_signal, NULL);
+}
+
 /* ---- threads and processes ---- */
 
 enum { WRITERS = 8, LINES = 200 };
@@ -399,6 +452,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_file_size_limit_does_not_end_the_program, make_test_directory,
                                     remove_test_directory),
     cmocka_unit_test(a_broken_pipe_does_not_end_the_program),
+    cmocka_unit_test(a_write_that_a_signal_cut_short_goes_on),
     cmocka_unit_test_setup_teardown(a_program_without_standard_descriptors_gets_none_from_us, make_test_directory,
                                     remove_test_directory),
     cmocka_unit_test_setup_teardown(lines_of_many_threads_stay_whole, make_test_directory, remove_test_directory),

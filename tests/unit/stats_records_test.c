@@ -84,6 +84,7 @@ static int take_over(void *arg) {
     __atomic_fetch_add(&stats_header()->proc_address_lookups, 6, __ATOMIC_RELAXED);
     stats_header()->driver_version = 13000;
     stats_header()->runtime_only = 1;
+    stats_header()->in_driver_since_ns = 8;
     const struct poolcuda_event event = event_of(77);
     stats_event(&event);
     struct poolcuda_header *private = stats_header();
@@ -97,6 +98,7 @@ static int take_over(void *arg) {
     CHECK_EQUAL(header->proc_address_lookups, 6);
     CHECK_EQUAL(header->driver_version, 13000);
     CHECK_EQUAL(header->runtime_only, 1);
+    CHECK_EQUAL(header->in_driver_since_ns, 8);
     CHECK_EQUAL(header->event_next, 1);
     CHECK_EQUAL(published()->events[0].requested_bytes, 77);
     CHECK_EQUAL(published()->events[0].sequence, 1);

@@ -386,6 +386,19 @@ static void the_start_time_is_the_22nd_field_whatever_the_command(void **state) 
     assert_int_equal(identity_own_start_ticks(), shm_start_ticks(getpid()));
 }
 
+static int ask_about_another_users_process(void *arg) {
+    if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) CHILD_SKIP("cannot become another user\n");
+    if (kill(1, 0) == 0 || errno != EPERM) CHILD_SKIP("no process of another user is to be seen\n");
+    CHECK(!identity_gone(1, *(const uint64_t *)arg), "a process that we may not signal is taken for dead\n");
+    return 0;
+}
+
+static void a_process_of_another_user_is_not_gone(void **state) {
+    (void)state;
+    uint64_t start = shm_start_ticks(1);
+    child_run(ask_about_another_users_process, &start);
+}
+
 static void a_process_is_gone_only_when_that_is_sure(void **state) {
     (void)state;
     const uint64_t own = shm_start_ticks(getpid());
@@ -421,6 +434,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_segment_of_another_pid_namespace_is_left_alone),
     cmocka_unit_test(processes_that_come_go_and_die_together_keep_their_own),
     cmocka_unit_test(the_start_time_is_the_22nd_field_whatever_the_command),
+    cmocka_unit_test(a_process_of_another_user_is_not_gone),
     cmocka_unit_test(a_process_is_gone_only_when_that_is_sure),
 };
 

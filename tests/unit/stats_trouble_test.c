@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "child.h"
 #include "publisher.h"
@@ -170,6 +171,71 @@ static void a_missing_shared_memory_costs_the_figures_alone(void **state) {
     check_trouble(TROUBLE_MISSING, "create the segment: No such file or directory");
 }
 
+/* ---- an allocation of pages that signals interrupt ---- */
+
+static unsigned interruptions;
+
+int posix_fallocate(int fd, off_t offset, off_t bytes) {
+    if (interruptions == 0) return fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
+    interruptions--;
+    return EINTR;
+}
+
+static int start_interrupted(void *arg) {
+    interruptions = *(const unsigned *)arg;
+    stats_start(true);
+    printf("%s", stats_header()->state == POOLCUDA_RUNNING ? "running" : "private");
+    fflush(stdout);
+    stats_finish();
+    return 0;
+}
+
+static void an_interrupted_allocation_of_pages_is_repeated_but_not_for_ever(void **state) {
+    (void)state;
+    unsigned some = 3, many = 1000000000;
+    shm_need();
+    assert_string_equal(child_run(start_interrupted, &some), "running");
+    assert_string_equal(child_run(start_interrupted, &many), "private");
+}
+
+/* ---- without /proc nothing is known of processes, not even of the own one ---- */
+
+static void leave_file(const char *path, const void *bytes, size_t length) {
+    shm_write(path, bytes, length);
+    const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    utimensat(AT_FDCWD, path, times, 0);
+}
+
+static int start_without_proc(void *arg) {
+    struct segment_storage storage;
+    char own[PATH_MAX], other[PATH_MAX];
+    (void)arg;
+    enter_own_mounts();
+    mount_memory("/dev/shm", 0, "size=8m");
+    mount_memory("/proc", 0, "size=1m");
+    shm_name_of(own, getpid(), 0);
+    shm_name_of(other, INT_MAX, 7);
+    leave_file(own, "", 0);
+    memset(&storage, 0, sizeof storage);
+    segment_describe(&storage);
+    CHECK_EQUAL(storage.header.start_ticks, 0);
+    CHECK_EQUAL(storage.header.pid_namespace, 0);
+    storage.header.pid = INT_MAX;
+    storage.header.start_ticks = 7;
+    leave_file(other, &storage, sizeof storage);
+    stats_start(true);
+    CHECK_EQUAL(stats_header()->state, POOLCUDA_STARTING); /* the name may be another's */
+    CHECK(shm_exists(own), "a file of a name that may be another's was removed\n");
+    CHECK(shm_exists(other), "a segment of an unknown namespace was removed\n");
+    stats_finish();
+    return 0;
+}
+
+static void without_proc_nothing_of_others_is_touched(void **state) {
+    (void)state;
+    child_run(start_without_proc, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_file_size_limit_does_not_end_the_program),
     cmocka_unit_test(a_program_out_of_descriptors_runs_without_figures),
@@ -177,6 +243,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_shared_memory_costs_the_figures_alone),
     cmocka_unit_test(a_read_only_shared_memory_costs_the_figures_alone),
     cmocka_unit_test(a_missing_shared_memory_costs_the_figures_alone),
+    cmocka_unit_test(an_interrupted_allocation_of_pages_is_repeated_but_not_for_ever),
+    cmocka_unit_test(without_proc_nothing_of_others_is_touched),
 };
 
 TESTING_MAIN(tests)
