@@ -40,7 +40,9 @@ static int look_up_all(const char *how) {
     *(void **)&driver.set_current = look_up(how, "cuCtxSetCurrent", "cuCtxSetCurrent", 4000);
     *(void **)&driver.alloc = look_up(how, "cuMemAlloc", "cuMemAlloc_v2", 3020);
     *(void **)&driver.free = look_up(how, "cuMemFree", "cuMemFree_v2", 3020);
-    return !driver.init || !driver.retain || !driver.set_current || !driver.alloc || !driver.free;
+    /* A program that looks for the end of contexts too. */
+    const int ends = (dlsym(library, "cuCtxDestroy") != NULL) + (dlsym(library, "cuCtxDestroy_v2") != NULL);
+    return ends == 1 || !driver.init || !driver.retain || !driver.set_current || !driver.alloc || !driver.free;
 }
 
 static int take(void **out, size_t bytes) {

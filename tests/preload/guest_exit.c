@@ -3,6 +3,7 @@
  * Ends, or forks, in the way that the first argument names, with live and cached blocks, and frees where programs free
  * late: in a destructor, in an atexit handler. Prints what the late calls answer.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -85,8 +86,36 @@ static void fork_amid(void) {
     printf("amid: child came back from its call: %d\n", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+/* ---- a fork while another thread's look-up asks the driver about each name: it is slow (SIM_LATENCY) ---- */
+
+static void *look_up(void *unused) {
+    (void)unused;
+    return dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2");
+}
+
+static void fork_looking_up(void) {
+    pthread_t thread;
+    dlopen("libcuda.so.1", RTLD_NOW);
+    pthread_create(&thread, NULL, look_up, NULL);
+    usleep(100000);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        look_up(NULL);
+        raise(SIGKILL);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    pthread_join(thread, NULL);
+    printf("looking up: child came back: %d\n", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
+    if (strcmp(argv[1], "fork_looking_up") == 0) {
+        fork_looking_up();
+        return 0;
+    }
     if (strcmp(argv[1], "fork_amid") == 0) {
         fork_amid();
         return 0;

@@ -124,6 +124,16 @@ def two_names_of_one_function_are_hooked_by_neither():
 
 
 @case
+def two_names_of_one_function_that_frees_nothing_are_left_to_the_driver():
+    with Guest(["preload_driver", "dlsym"], sim=os.path.join(GUESTS, "one_end")) as guest:
+        guest.until_ready()
+        assert guest.lines == [], guest.lines
+        # Of what the program looks up, cuMemAlloc and cuMemFree.
+        expect(guest.figures(), allocs=7, frees=7, hits=6, symbols_hooked=2, event_fallback=1)
+        guest.end()
+
+
+@case
 def other_addresses_of_the_drivers_functions_are_hooked_too():
     for how in "v2", "dlsym":
         with Guest(["preload_driver", how], sim=os.path.join(GUESTS, "other_addresses")) as guest:

@@ -78,6 +78,12 @@ def a_fork_amid_the_first_call_does_not_hang_the_child():
 
 
 @case
+def a_fork_amid_a_look_up_does_not_hang_the_child():
+    lines = same(["preload_exit", "fork_looking_up"], variables={"SIM_LATENCY": "cuGetProcAddress:20000"})
+    assert lines == ["looking up: child came back: 1"], lines
+
+
+@case
 def a_forked_child_leaves_its_parents_figures_alone():
     with Guest(["preload_exit", "fork"]) as guest:
         guest.until_ready()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A driver in two stages: STAGE 1 goes by the name libcuda.so.1 and finds everything in stage 2 by dlsym. STAGE 3 and 4
- * are stage 2 as a driver of its own: in 3 two names are one function; 4 gives other addresses of its functions by
- * cuGetProcAddress than by dlsym, and insists on finding itself where it looks for itself.
+ * A driver in two stages: STAGE 1 goes by the name libcuda.so.1 and finds everything in stage 2 by dlsym. STAGE 3 to 5
+ * are stage 2 as a driver of its own: in 3 and 5 two names are one function; 4 gives other addresses of its functions
+ * by cuGetProcAddress than by dlsym, and insists on finding itself where it looks for itself.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -133,6 +133,16 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     return cuMemFree_v2(address);
 }
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) __attribute__((alias("cuMemFreeAsync")));
+#endif
+
+#if STAGE == 5
+#undef cuCtxDestroy
+CUresult cuCtxDestroy(CUcontext context);
+CUresult cuCtxDestroy(CUcontext context) {
+    (void)context;
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxDestroy_v2(CUcontext context) __attribute__((alias("cuCtxDestroy")));
 #endif
 
 #if STAGE == 4
