@@ -156,6 +156,15 @@ static void measures_are_never_negative_and_never_wrap(void **state) {
     assert_true(isnan(measures.peak_utilisation));
 }
 
+static void an_age_is_known_or_not(void **state) {
+    const struct segment segment = {.read_ns = 100};
+    (void)state;
+    assert_true(derive_age(&segment, 40) == 60);
+    assert_true(derive_age(&segment, 100) == 0);
+    assert_true(derive_age(&segment, 150) == UINT64_MAX); /* noted after the copy was made */
+    assert_true(derive_age(&segment, 0) == UINT64_MAX);
+}
+
 static void bounds_of_classes_and_buckets_are_those_of_the_layout(void **state) {
     (void)state;
     assert_true(derive_class_bytes(0) == 512);
@@ -182,6 +191,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(label_is_a_name_without_its_unit),
     cmocka_unit_test(grid_aligns_and_cuts_first_what_is_elastic),
     cmocka_unit_test(measures_are_never_negative_and_never_wrap),
+    cmocka_unit_test(an_age_is_known_or_not),
     cmocka_unit_test(bounds_of_classes_and_buckets_are_those_of_the_layout),
 };
 

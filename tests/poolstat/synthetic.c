@@ -10,8 +10,12 @@
  *   ring      more events than the ring holds
  *   bare      no pool yet
  *   negative  more was freed than allocated
+ *   retired   more is held than reserved
+ *   remade    half of the time it is just being completed
  *   hostile   strings with control characters, invalid UTF-8, direction marks, and no terminator
  *   exec      becomes another program (sleep)
+ *   drops     gives up root
+ *   headless  its first thread ends
  *   ended, starting, other-version, other-magic
  */
 #include <fcntl.h>
@@ -148,6 +152,7 @@ static void fill_plain_pool(struct poolcuda_header *header) {
     seven->alloc_live_bytes = 12 * MIB;
     seven->freed_live_bytes = 4 * MIB;
     if (has("odd")) pool->sequence = 4711;
+    if (has("retired")) pool->retired_bytes = MIB;
     if (has("negative")) none->freed_live_bytes = 1000 * MIB;
 }
 
@@ -249,8 +254,41 @@ static void *write_for_ever(void *argument) {
     return NULL;
 }
 
+static void *restart_for_ever(void *argument) {
+    struct poolcuda_header *header = argument;
+    for (uint32_t state = POOLCUDA_STARTING;; state ^= POOLCUDA_STARTING ^ POOLCUDA_RUNNING) {
+        __atomic_store_n(&header->state, state, __ATOMIC_RELAXED);
+        usleep(500);
+    }
+    return NULL;
+}
+
+static void *stay(void *unused) {
+    for (char byte; read(STDIN_FILENO, &byte, 1) > 0;) continue;
+    exit(0);
+    return unused;
+}
+
+static void say_ready(const char *path) {
+    printf("ready %d %s\n", getpid(), path);
+    fflush(stdout);
+}
+
+/* Says so when the first thread is gone. */
+static void *stay_alone(void *path) {
+    char state = ' ', line[256];
+    while (state != 'Z') {
+        FILE *file = fopen("/proc/self/stat", "r");
+        if (file == NULL || fgets(line, sizeof(line), file) == NULL) exit(3);
+        fclose(file);
+        state = strrchr(line, ')')[2];
+    }
+    say_ready(path);
+    return stay(NULL);
+}
+
 int main(int argc, char **argv) {
-    char path[4096];
+    static char path[4096];
     const unsigned long long ticks = start_ticks();
     struct poolcuda_header sections;
     pthread_t writer;
@@ -279,9 +317,13 @@ int main(int argc, char **argv) {
     header->state = has("ended") ? POOLCUDA_ENDED : has("starting") ? POOLCUDA_STARTING : POOLCUDA_RUNNING;
     if (has("torn")) ((struct poolcuda_pool *)record_at(&header->pools, 0))->sequence = 1; /* from the first look on */
     if ((has("busy") || has("torn")) && pthread_create(&writer, NULL, write_for_ever, header) != 0) return 3;
-    printf("ready %d %s\n", getpid(), path);
-    fflush(stdout);
+    if (has("drops") && setresuid(65534, 65534, 65534) != 0) return 3;
+    if (has("remade") && pthread_create(&writer, NULL, restart_for_ever, header) != 0) return 3;
+    if (has("headless")) {
+        pthread_create(&writer, NULL, stay_alone, path);
+        pthread_exit(NULL);
+    }
+    say_ready(path);
     if (has("exec")) execl("/bin/sleep", "sleep", "60", (char *)NULL);
-    for (char byte; read(STDIN_FILENO, &byte, 1) > 0;) continue;
-    return 0;
+    stay(NULL);
 }

@@ -11,8 +11,9 @@ import threading
 from common import document, expect, expect_in, guest, one_guest, poolstat
 from tap import case, main
 
-# Offsets in the header that the layout fixes: magic 0, version 8, header_bytes 12, total_bytes 16, pid 24.
-VERSION, HEADER_BYTES, TOTAL_BYTES, PID = 8, 12, 16, 24
+# Offsets in the header that the layout fixes: magic 0, version 8, header_bytes 12, total_bytes 16, pid 24, start_ticks 32,
+# pid_namespace 40.
+VERSION, HEADER_BYTES, TOTAL_BYTES, PID, START, NAMESPACE = 8, 12, 16, 24, 32, 40
 SECTIONS = 192  # config, pools, cells, events: offset, count, stride, reserved each
 
 
@@ -78,9 +79,18 @@ def segment_that_is_never_completed_is_refused():
 
 
 @case
+def segment_that_is_just_being_completed_is_waited_for():
+    with one_guest("remade") as (folder, started):
+        shown = sum(poolstat("show", started.pid, folder=folder).code == 0 for _ in range(60))
+        if shown < 50:
+            raise AssertionError(f"only {shown} of 60 looks found it completed")
+
+
+@case
 def segment_cut_at_any_length_is_refused():
     with image() as (folder, started, good, put):
         lengths = list(range(0, 1024, 61)) + list(range(1024, len(good), 1777)) + [len(good) - 1]
+        lengths += [struct.unpack_from("=I", good, HEADER_BYTES)[0] + more for more in (-1, 0)]
         for length in lengths:
             put(good[:length])
             result = poolstat("show", started.pid, folder=folder)
@@ -126,10 +136,23 @@ def impossible_sizes_and_states_are_refused():
         for offset, form, value in ((HEADER_BYTES, "=I", 0), (HEADER_BYTES, "=I", 64), (HEADER_BYTES, "=I", 2**32 - 1),
                                     (TOTAL_BYTES, "=Q", 0), (TOTAL_BYTES, "=Q", 2**64 - 1),
                                     (TOTAL_BYTES, "=Q", 2**20), (TOTAL_BYTES, "=Q", len(good) + 1),
-                                    (PID, "=I", 1)):
+                                    (PID, "=I", 1), (START, "=Q", 1)):
             put(patched(good, offset, form, value))
             result = poolstat(folder=folder)
             expect((result.code, result.out), (4, ""), f"{value} at {offset}")
+        put(patched(good + bytes(2**20 - len(good)), TOTAL_BYTES, "=Q", 2**20))
+        expect_damaged(folder, started.pid, "its sizes")  # the bytes are there, but more than a segment may have
+
+
+@case
+def segment_of_another_pid_namespace_is_another_processs():
+    with image() as (folder, started, good, put):
+        namespace = struct.unpack_from("=Q", good, NAMESPACE)[0]
+        expect(namespace, os.stat(f"/proc/{started.pid}/ns/pid").st_ino)
+        put(patched(good, NAMESPACE, "=Q", namespace + 1))
+        expect(poolstat(folder=folder).code, 1, "code of the table")
+        put(patched(good, NAMESPACE, "=Q", 0))  # not known
+        expect(poolstat(folder=folder).code, 0, "code of the table")
 
 
 @case

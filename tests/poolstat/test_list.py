@@ -163,6 +163,20 @@ def program_that_was_renamed_is_still_listed():
 
 
 @case
+def program_with_brackets_in_its_name_is_listed():
+    with folder_of_segments() as folder:
+        program = shutil.copy(SYNTHETIC, folder / "a) Z (1 2")
+        with guest(folder, program=program) as started:
+            expect([process["pid"] for process in document(folder=folder)["processes"]], [started.pid])
+
+
+@case
+def process_whose_first_thread_has_ended_is_listed():
+    with one_guest("headless") as (folder, started):
+        expect([process["pid"] for process in document(folder=folder)["processes"]], [started.pid])
+
+
+@case
 def files_with_other_names_are_passed_over():
     with one_guest() as (folder, started):
         for name in ("poolcuda-", "poolcuda-0-1", "poolcuda-0-01-2", "poolcuda-0-1-2-3", "poolcuda-0--1-2", "other",
@@ -173,6 +187,31 @@ def files_with_other_names_are_passed_over():
         os.mkfifo(folder / "poolcuda-0-1-5")
         result = poolstat(folder=folder)
         expect((result.code, len(result.out.splitlines()), result.err), (0, 3, ""))
+
+
+@case
+def other_names_of_a_running_process_are_passed_over():
+    with one_guest() as (folder, started):
+        uid, pid, ticks = started.path.name.split("-")[1:]
+        for name in (f"0{uid}-{pid}-{ticks}", f"{uid}-0{pid}-{ticks}", f"{uid}-{pid}-0{ticks}", f"{uid}-+{pid}-{ticks}",
+                     f"{uid}-{pid}-{ticks}-", f"{uid}-{pid}- {ticks}", f"{uid}-{pid}-"):
+            (folder / f"poolcuda-{name}").write_bytes(started.path.read_bytes())
+        # Well-formed, but no files of their own.
+        others = [folder / f"poolcuda-{int(uid) + more}-{pid}-{ticks}" for more in range(1, 5)]
+        os.link(started.path, others[0])
+        others[1].symlink_to(started.path)
+        others[2].mkdir()
+        os.mkfifo(others[3])
+        result = poolstat(folder=folder)
+        expect((result.code, len(result.out.splitlines()), result.err), (0, 3, ""))
+
+
+@case
+def process_that_gave_up_root_is_listed():
+    if os.geteuid() != 0:
+        skip("only root can be given up")
+    with one_guest("drops") as (folder, started):
+        expect([process["pid"] for process in document(folder=folder)["processes"]], [started.pid])
 
 
 @case

@@ -44,8 +44,10 @@ def classes_latencies_and_streams_are_listed():
             {"at_least_ns": 131072, "below_ns": 262144, "hit_samples": 0, "misses": 100},
             {"at_least_ns": 2147483648, "below_ns": None, "hit_samples": 0, "misses": 1}])
         none, seven = pool["streams"]
-        select(none, {"stream": 0, "allocs": 800, "hits": 720, "live_bytes": 32 * MIB, "hit_rate": 0.9}, "stream 0")
-        select(seven, {"stream": 7, "allocs": 200, "frees": 200, "live_bytes": 8 * MIB}, "stream 7")
+        select(none, {"stream": 0, "allocs": 800, "hits": 720, "live_bytes": 32 * MIB, "requested_bytes": 30 * MIB,
+                      "hit_rate": 0.9}, "stream 0")
+        select(seven, {"stream": 7, "allocs": 200, "frees": 200, "live_bytes": 8 * MIB, "requested_bytes": 6 * MIB},
+               "stream 7")
 
 
 @case
@@ -59,6 +61,8 @@ def configuration_and_pass_throughs_are_listed():
         expect({name: count for name, count in process["pass_through"].items() if count}, {"async": 12, "foreign": 3})
         select(process, {"driver_version": 13000, "library_version": "0.1.0", "runtime_only": False,
                          "proc_address_lookups": 440, "symbols_hooked": 21}, "process")
+        if not 2e9 <= process["age_ns"] < 60e9 or not 9e8 < process["age_ns"] - process["heartbeat_age_ns"] < 11e8:
+            raise AssertionError(f"begun 2 s ago, alive 1 s ago: {process['age_ns']}, {process['heartbeat_age_ns']} ns")
 
 
 @case
@@ -174,6 +178,13 @@ def more_freed_than_allocated_is_not_negative():
     with one_guest("negative") as (folder, started):
         pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
         expect((pool["live_bytes"], pool["approximate"]), (0, True))
+
+
+@case
+def more_held_than_reserved_is_approximate():
+    with one_guest("retired") as (folder, started):
+        pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
+        expect((pool["retired_bytes"], pool["approximate"]), (MIB, True))
 
 
 @case
