@@ -23,6 +23,13 @@ def driver_answers_as_natively():
 
 
 @case
+def stream_ordered_free_waits_for_the_stream_that_is_meant():
+    lines = run(["preload_per_thread"]).splitlines()
+    assert lines == ["stream 0: waited", "stream 0 beside one that the legacy stream waits for: did not wait",
+                     "a stream: waited", "another's stream: did not wait"], lines
+
+
+@case
 def out_of_memory_and_last_error_as_natively():
     for guest in "preload_guest_runtime", "preload_guest_static":
         lines = same([guest, "out_of_memory"], variables=SMALL)

@@ -168,6 +168,12 @@ def another_interposer_is_asked_before_the_runtime():
 
 
 @case
+def what_lies_behind_a_library_is_found_past_the_pool():
+    lines = run(["preload_driver", "linked"], beside=[os.path.join(GUESTS, "liblooks_behind.so")]).splitlines()
+    assert lines == ["behind: libcuda.so.1", "ready"], lines
+
+
+@case
 def a_plug_in_with_a_runtime_of_its_own_is_pooled():
     with Guest(["preload_host", "libplugin.so"], sim=HERE) as guest:
         guest.until_ready()
