@@ -338,34 +338,24 @@ static void an_odd_segment_size_is_rounded_up(void **state) {
     fixture_end(&f);
 }
 
-static const struct poolcuda_pool *figures(void) {
-    const struct poolcuda_header *header = stats_header();
-    for (uint32_t i = 0; i < header->pools.count; i++) {
-        const struct poolcuda_pool *pool =
-            (const void *)((const char *)header + header->pools.offset + (size_t)i * header->pools.stride);
-        if (pool->state == POOLCUDA_POOL_OPEN) return pool;
-    }
-    return NULL;
-}
-
 static void only_retries_are_counted_as_retries(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
     uint64_t a = must_alloc(&f, 40 * MIB_BYTES), address;
     assert_int_equal(pool_alloc(f.pool, 40 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
-    assert_int_equal(figures()->oom_retries, 0); /* nothing was cached, so nothing was tried again */
-    assert_int_equal(figures()->oom_failures, 1);
+    assert_int_equal(figures_of_pool()->oom_retries, 0); /* nothing was cached, so nothing was tried again */
+    assert_int_equal(figures_of_pool()->oom_failures, 1);
     must_free(&f, a);
     must_alloc(&f, 64 * MIB_BYTES);
-    assert_int_equal(figures()->oom_failures, 1);
+    assert_int_equal(figures_of_pool()->oom_failures, 1);
     fixture_end(&f);
 
     struct pool_options options = fixture_options();
     options.limit_bytes = 48 * MIB_BYTES;
     fixture_begin(&f, 1024 * MIB_BYTES, options);
     must_free(&f, must_alloc(&f, 16 * MIB_BYTES));
-    a = must_alloc(&f, 40 * MIB_BYTES);
+    must_alloc(&f, 40 * MIB_BYTES);
     assert_int_equal(totals_of(&f, 0).live, 40 * MIB_BYTES);
     fixture_end(&f);
 }

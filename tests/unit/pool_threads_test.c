@@ -28,11 +28,11 @@ static void own(uint64_t address, size_t size, unsigned char from, unsigned char
 
 struct worker {
     struct fixture *f;
-    unsigned char number;
-    unsigned rounds;
-    bool resets; /* blocks may vanish: a free may pass */
     atomic_bool *stop;
     pthread_t thread;
+    unsigned rounds;
+    unsigned char number;
+    bool resets; /* blocks may vanish: a free may pass */
 };
 
 static void *work(void *arg) {
