@@ -240,6 +240,8 @@ static int free_finish(struct pool *pool, uint64_t address, enum block_state sta
     }
     bool trim = pool->idle_bytes > system->options.trim_bytes;
     bool tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
+    /* To give back is a driver call that harms a capture: the first free after it does so. */
+    if (__builtin_expect(trim || tight, 0) && atomic_load(&system->captures) != 0) trim = tight = false;
     if (__builtin_expect(tight, 0)) pool->inside++;
     pthread_mutex_unlock(&pool->lock);
     if (__builtin_expect(trim, 0)) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);

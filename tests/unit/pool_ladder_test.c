@@ -297,6 +297,26 @@ static void cached_memory_goes_back_before_headroom_is_touched(void **state) {
     fixture_end(&f);
 }
 
+static void nothing_goes_back_in_a_capture(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.trim_bytes = 0;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    uint64_t large = must_alloc(&f, 40 * MIB_BYTES), small = must_alloc(&f, 512);
+    pool_capture_begin(f.pool);
+    must_free(&f, large);
+    pool_capture_end(f.pool);
+    must_alloc(&f, 100 * MIB_BYTES); /* what waited is idle from now on, above the bound */
+    assert_int_equal(totals_of(&f, 0).releasable, 40 * MIB_BYTES);
+    unsigned releases = f.device.releases;
+    pool_capture_begin(f.pool);
+    must_free(&f, small);
+    assert_int_equal(f.device.releases, releases);
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
 static void headroom_is_made_whole_again_by_frees(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
@@ -569,6 +589,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_waits_in_another_pool_of_the_device_is_waited_for),
     cmocka_unit_test(headroom_is_left_free_by_growth),
     cmocka_unit_test(cached_memory_goes_back_before_headroom_is_touched),
+    cmocka_unit_test(nothing_goes_back_in_a_capture),
     cmocka_unit_test(headroom_is_made_whole_again_by_frees),
     cmocka_unit_test(an_odd_segment_size_is_rounded_up),
     cmocka_unit_test(only_retries_are_counted_as_retries),
