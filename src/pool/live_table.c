@@ -3,9 +3,6 @@
  * The table of a pool's live blocks, by their exact address: open addressing with linear probes, at most half full, so
  * that a look-up mostly costs one cache line. Removal shifts what follows back, so nothing but live blocks is ever
  * stored and the table never degrades.
- *
- * Beside uthash, which does the same with a list node and a bucket count for each element, a find, insert and remove
- * cost a third here, and 40 bytes less for each block.
  */
 #include "pool/internal.h"
 
