@@ -59,14 +59,10 @@ static bool stage(struct operation *copy, size_t span) {
     return true;
 }
 
-static CUresult copy_box(struct thread *thread, CUstream handle, struct operation_box to, struct operation_box from,
-                         size_t width, size_t height, size_t depth, enum timing timing) {
-    struct stream *stream;
+CUresult copy_operation(struct operation_box to, struct operation_box from, size_t width, size_t height, size_t depth,
+                        struct operation **operation) {
     size_t to_span, from_span;
-    CUresult result = stream_named(thread, handle, &stream);
-    if (result != CUDA_SUCCESS) return result;
-    if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
-    result = box_check(&to, width, height, depth, &to_span);
+    CUresult result = box_check(&to, width, height, depth, &to_span);
     if (result == CUDA_SUCCESS) result = box_check(&from, width, height, depth, &from_span);
     if (result != CUDA_SUCCESS) return result;
     struct operation *const copy = operation_new(OPERATION_COPY);
@@ -80,9 +76,22 @@ static CUresult copy_box(struct thread *thread, CUstream handle, struct operatio
         operation_drop(copy);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    *operation = copy;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_box(struct thread *thread, CUstream handle, struct operation_box to, struct operation_box from,
+                         size_t width, size_t height, size_t depth, enum timing timing) {
+    struct stream *stream;
+    struct operation *copy;
+    CUresult result = stream_named(thread, handle, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
+    result = copy_operation(to, from, width, height, depth, &copy);
+    if (result != CUDA_SUCCESS) return result;
     bool waits = false;
     if (timing == ASYNCHRONOUS && !capture_is_running(stream)) {
-        if (is_pageable(from.address)) waits = !stage(copy, from_span);
+        if (is_pageable(from.address)) waits = !stage(copy, copy->ranges[1].bytes);
         waits = waits || is_pageable(to.address);
     }
     copy->awaited = waits;
@@ -189,12 +198,30 @@ DRIVER_STREAM_CALL(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D *c),
 DRIVER_STREAM_CALL(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *c, CUstream stream),
                    copy_2d(thread, STREAM(stream), c, ASYNCHRONOUS))
 
+static struct side side_to(const CUDA_MEMCPY3D *c) {
+    return (struct side){c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
+                         c->dstY,          c->dstZ,    c->dstPitch,  c->dstHeight};
+}
+
+static struct side side_from(const CUDA_MEMCPY3D *c) {
+    return (struct side){c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes,
+                         c->srcY,          c->srcZ,    c->srcPitch,  c->srcHeight};
+}
+
+CUresult copy_operation_3d(const CUDA_MEMCPY3D *c, struct operation **operation) {
+    struct operation_box to_box, from_box;
+    if (c == NULL) return CUDA_ERROR_INVALID_VALUE;
+    const struct side to = side_to(c), from = side_from(c);
+    CUresult result = side_box(&to, c->WidthInBytes, c->Height, c->Depth, &to_box);
+    if (result == CUDA_SUCCESS) result = side_box(&from, c->WidthInBytes, c->Height, c->Depth, &from_box);
+    if (result != CUDA_SUCCESS) return result;
+    if (c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0) return CUDA_ERROR_INVALID_VALUE;
+    return copy_operation(to_box, from_box, c->WidthInBytes, c->Height, c->Depth, operation);
+}
+
 static CUresult copy_3d(struct thread *thread, CUstream stream, const CUDA_MEMCPY3D *c, enum timing timing) {
     if (c == NULL) return CUDA_ERROR_INVALID_VALUE;
-    const struct side to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes,
-                            c->dstY,          c->dstZ,    c->dstPitch,  c->dstHeight};
-    const struct side from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes,
-                              c->srcY,          c->srcZ,    c->srcPitch,  c->srcHeight};
+    const struct side to = side_to(c), from = side_from(c);
     return copy_sides(thread, stream, &to, &from, c->WidthInBytes, c->Height, c->Depth, timing);
 }
 DRIVER_STREAM_CALL(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D *c), copy_3d(thread, default_stream, c, SYNCHRONOUS))
@@ -216,30 +243,39 @@ DRIVER_STREAM_CALL(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *c, CUs
 
 /* Fills. */
 
-static CUresult fill(struct thread *thread, CUstream handle, uint64_t address, size_t pitch, uint32_t value,
-                     unsigned element, size_t width, size_t height, enum timing timing) {
-    struct stream *stream;
+CUresult fill_operation(uint64_t address, size_t pitch, uint32_t value, unsigned element, size_t width, size_t height,
+                        struct operation **operation) {
     size_t bytes, span;
-    CUresult result = stream_named(thread, handle, &stream);
-    if (result != CUDA_SUCCESS) return result;
+    *operation = NULL;
     if (__builtin_mul_overflow(width, (size_t)element, &bytes) || address % element != 0 ||
         (height > 1 && pitch < bytes))
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes == 0 || height == 0) return CUDA_SUCCESS;
     const struct operation_box box = {address, height > 1 ? pitch : bytes, 0};
-    result = box_check(&box, bytes, height, 1, &span);
+    const CUresult result = box_check(&box, bytes, height, 1, &span);
     if (result != CUDA_SUCCESS) return result;
-    struct operation *const operation = operation_new(OPERATION_FILL);
-    if (operation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    operation->fill.to = box;
-    operation->fill.width = width;
-    operation->fill.height = height;
-    operation->fill.value = value;
-    operation->fill.element = element;
-    if (!operation_uses(operation, address, span, true)) {
-        operation_drop(operation);
+    struct operation *const fill = operation_new(OPERATION_FILL);
+    if (fill == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    fill->fill.to = box;
+    fill->fill.width = width;
+    fill->fill.height = height;
+    fill->fill.value = value;
+    fill->fill.element = element;
+    if (!operation_uses(fill, address, span, true)) {
+        operation_drop(fill);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    *operation = fill;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fill(struct thread *thread, CUstream handle, uint64_t address, size_t pitch, uint32_t value,
+                     unsigned element, size_t width, size_t height, enum timing timing) {
+    struct stream *stream;
+    struct operation *operation;
+    CUresult result = stream_named(thread, handle, &stream);
+    if (result == CUDA_SUCCESS) result = fill_operation(address, pitch, value, element, width, height, &operation);
+    if (result != CUDA_SUCCESS || operation == NULL) return result;
     return finish(thread, stream, operation, timing);
 }
 

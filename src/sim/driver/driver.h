@@ -40,6 +40,7 @@ struct context;
 struct device;
 struct event;
 struct graph;
+struct green;
 struct node;
 struct operation;
 struct pool;
@@ -470,11 +471,22 @@ static inline bool operation_is_done(const struct operation *operation) {
 
 /* Submits to a stream that does not capture. Blocks while the stream is full. */
 void scheduler_submit(struct operation *operation, struct stream *stream, struct operation *const *after, size_t count);
-/* Work of the whole context: after all that was submitted to it before, or (barrier) before all that comes later. */
-/* Work of the whole context: comes after all that was submitted to the context before... */
-void scheduler_submit_after_context(struct operation *operation, struct context *context);
-/* ...or after `earlier`, and before all that is submitted to the context later. */
-void scheduler_submit_before_context(struct operation *operation, struct context *context, struct operation *earlier);
+/* An operation, its stream, and what it comes after besides. */
+struct submission {
+    struct operation *operation;
+    struct stream *stream;
+    struct operation *const *after;
+    size_t count;
+};
+/* Submits all, with nothing of others between them. All but the first must come after it, directly or not. Blocks while
+ * the first one's stream is full. */
+void scheduler_submit_together(const struct submission *submissions, size_t count);
+/* Work of the whole context, or of those of its streams that belong to a green one: comes after all that was submitted
+ * to them before... */
+void scheduler_submit_after_context(struct operation *operation, struct context *context, const struct green *green);
+/* ...or after `earlier`, and before all that is submitted to them later. */
+void scheduler_submit_before_context(struct operation *operation, struct context *context, struct green *green,
+                                     struct operation *earlier);
 void scheduler_wait(struct operation *operation);
 void scheduler_wait_context(struct context *context);
 void scheduler_wait_stream(struct stream *stream);
@@ -563,7 +575,8 @@ struct stream {
     unsigned flags; /* CU_STREAM_NON_BLOCKING or 0 */
     int priority;
     bool legacy;
-    uint64_t id; /* never reused */
+    struct green *green; /* whose stream it is; or NULL */
+    uint64_t id;         /* never reused */
 
     /* scheduler_lock */
     struct stream *previous, *following; /* of the context */
@@ -592,6 +605,15 @@ void streams_context_discard(struct context *context);
 /* When a thread ends. */
 void streams_thread_discard(struct thread *thread);
 
+/* ---- green.c: green contexts: parts of a primary context that have streams of their own ---- */
+
+struct green {
+    struct handle handle;
+    struct context *primary;
+    uint64_t id;
+    struct operation *barrier; /* as a context's; scheduler_lock */
+};
+
 /* ---- events.c ---- */
 
 struct event {
@@ -605,6 +627,15 @@ struct event {
 };
 
 void events_context_discard(struct context *context);
+
+/* ---- copies.c: checked work that is not yet submitted ---- */
+
+CUresult copy_operation(struct operation_box to, struct operation_box from, size_t width, size_t height, size_t depth,
+                        struct operation **operation);
+CUresult copy_operation_3d(const CUDA_MEMCPY3D *c, struct operation **operation);
+/* `width` in elements; *operation is NULL where there is nothing to fill. */
+CUresult fill_operation(uint64_t address, size_t pitch, uint32_t value, unsigned element, size_t width, size_t height,
+                        struct operation **operation);
 
 /* ---- launch.c, modules.c ---- */
 

@@ -154,7 +154,7 @@ static CUresult context_record_event(const struct thread *thread, CUcontext cont
     if (result != CUDA_SUCCESS) return result;
     struct operation *const record = record_new(event);
     if (record == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    scheduler_submit_after_context(record, context);
+    scheduler_submit_after_context(record, context, NULL);
     event_note(event, record);
     return CUDA_SUCCESS;
 }
@@ -225,7 +225,7 @@ static CUresult context_wait_event(const struct thread *thread, CUcontext contex
     struct operation *const record = event_recorded(event);
     if (record == NULL) return CUDA_SUCCESS;
     struct operation *const wait = operation_new(OPERATION_WAIT);
-    if (wait != NULL) scheduler_submit_before_context(wait, context, record);
+    if (wait != NULL) scheduler_submit_before_context(wait, context, NULL, record);
     operation_drop(wait);
     operation_drop(record);
     return wait != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

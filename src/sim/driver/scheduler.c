@@ -204,9 +204,14 @@ static void set_last(struct operation **last, struct operation *operation) {
     *last = operation != NULL ? operation_hold(operation) : NULL;
 }
 
-static void order_after_context(struct operation *operation, struct context *context, bool blocking_only) {
+static void order_after_blocking(struct operation *operation, const struct context *context) {
     for (const struct stream *other = context->streams; other != NULL; other = other->following)
-        if (!blocking_only || stream_is_blocking(other)) add_blocker(operation, other->last);
+        if (stream_is_blocking(other)) add_blocker(operation, other->last);
+}
+
+static void order_after_context(struct operation *operation, const struct context *context, const struct green *green) {
+    for (const struct stream *other = context->streams; other != NULL; other = other->following)
+        if (green == NULL || other->green == green) add_blocker(operation, other->last);
 }
 
 static void *worker_main(void *unused);
@@ -339,38 +344,52 @@ static void enlist(struct operation *operation, struct context *context, struct 
     operation->stream = stream;
     atomic_fetch_add_explicit(&context->pending, 1, memory_order_relaxed);
     add_blocker(operation, context->barrier);
+    if (stream != NULL && stream->green != NULL) add_blocker(operation, stream->green->barrier);
 }
 
-void scheduler_submit(struct operation *operation, struct stream *stream, struct operation *const *after,
-                      size_t count) {
+static void enlist_in_stream(const struct submission *submission) {
+    struct operation *const operation = submission->operation;
+    struct stream *const stream = submission->stream;
     struct context *const context = stream->context;
-    pthread_mutex_lock(&scheduler_lock);
-    while (stream->depth >= settings.queue_depth) wait_for_progress();
     enlist(operation, context, stream);
     atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
     stream->depth++;
     add_blocker(operation, stream->last);
     if (stream->legacy)
-        order_after_context(operation, context, true);
+        order_after_blocking(operation, context);
     else if (stream_is_blocking(stream))
         add_blocker(operation, context->legacy->last);
-    for (size_t i = 0; i < count; i++) add_blocker(operation, after[i]);
+    for (size_t i = 0; i < submission->count; i++) add_blocker(operation, submission->after[i]);
     set_last(&stream->last, operation);
-    dispatch(operation);
 }
 
-void scheduler_submit_after_context(struct operation *operation, struct context *context) {
+void scheduler_submit_together(const struct submission *submissions, size_t count) {
+    pthread_mutex_lock(&scheduler_lock);
+    while (submissions->stream->depth >= settings.queue_depth) wait_for_progress();
+    for (size_t i = 0; i < count; i++) enlist_in_stream(&submissions[i]);
+    dispatch(submissions->operation);
+}
+
+void scheduler_submit(struct operation *operation, struct stream *stream, struct operation *const *after,
+                      size_t count) {
+    const struct submission alone = {.operation = operation, .stream = stream, .after = after, .count = count};
+    scheduler_submit_together(&alone, 1);
+}
+
+void scheduler_submit_after_context(struct operation *operation, struct context *context, const struct green *green) {
     pthread_mutex_lock(&scheduler_lock);
     enlist(operation, context, NULL);
-    order_after_context(operation, context, false);
+    order_after_context(operation, context, green);
     dispatch(operation);
 }
 
-void scheduler_submit_before_context(struct operation *operation, struct context *context, struct operation *earlier) {
+void scheduler_submit_before_context(struct operation *operation, struct context *context, struct green *green,
+                                     struct operation *earlier) {
     pthread_mutex_lock(&scheduler_lock);
     enlist(operation, context, NULL);
     add_blocker(operation, earlier);
-    set_last(&context->barrier, operation);
+    if (green != NULL) add_blocker(operation, green->barrier);
+    set_last(green != NULL ? &green->barrier : &context->barrier, operation);
     dispatch(operation);
 }
 
@@ -387,7 +406,7 @@ void scheduler_wait_context(struct context *context) {
     if (LIKELY(atomic_load_explicit(&context->pending, memory_order_acquire) == 0)) return;
     struct operation *const all = operation_new(OPERATION_RECORD);
     if (all == NULL) abort();
-    scheduler_submit_after_context(all, context);
+    scheduler_submit_after_context(all, context, NULL);
     scheduler_wait(all);
     operation_drop(all);
 }
@@ -399,7 +418,7 @@ static struct operation *mark_after_legacy(struct context *context) {
     if (mark == NULL) abort();
     enlist(mark, context, NULL);
     add_blocker(mark, context->legacy->last);
-    order_after_context(mark, context, true);
+    order_after_blocking(mark, context);
     if (mark->blockers == 0) complete(mark);
     return mark;
 }
