@@ -38,12 +38,14 @@ static CUresult context_activate(struct context *context) {
 /* Waits for the context's work, then forgets all that it owns. Under no lock; the context is no longer active. */
 static void context_discard(struct context *context) {
     scheduler_wait_context(context);
+    if (races_are_on()) races_context_ended(context);
     memory_context_discard(context);
     events_context_discard(context);
     modules_context_discard(context);
     pthread_mutex_lock(&scheduler_lock);
     streams_context_discard(context);
     context->legacy = NULL;
+    races_forget(&context->race);
     pthread_mutex_unlock(&scheduler_lock);
 }
 

@@ -14,6 +14,14 @@ enum { STAGED_BYTES = 64 << 10 };
 /* Whether the call returns before the work is done. */
 enum timing { ASYNCHRONOUS, SYNCHRONOUS };
 
+/* Whether the work is known to be over when its call has waited. The simulator waits for every synchronous call, but
+ * CUDA promises it only where the host's memory is concerned. */
+static void observe(const struct operation *operation) {
+    if (operation->kind == OPERATION_COPY &&
+        (backing_device(operation->copy.to.address) == NULL || backing_device(operation->copy.from.address) == NULL))
+        races_operation_observed(operation);
+}
+
 static CUresult finish(struct thread *thread, struct stream *stream, struct operation *operation, enum timing timing) {
     CUresult result = CUDA_SUCCESS;
     if (timing == SYNCHRONOUS) {
@@ -27,7 +35,10 @@ static CUresult finish(struct thread *thread, struct stream *stream, struct oper
     operation->awaited = timing == SYNCHRONOUS;
     operation_hold(operation);
     result = capture_or_submit(stream, operation, NULL, 0);
-    if (result == CUDA_SUCCESS && timing == SYNCHRONOUS) scheduler_wait(operation);
+    if (result == CUDA_SUCCESS && timing == SYNCHRONOUS) {
+        scheduler_wait(operation);
+        observe(operation);
+    }
     operation_drop(operation);
     return result;
 }
@@ -97,7 +108,10 @@ static CUresult copy_box(struct thread *thread, CUstream handle, struct operatio
     copy->awaited = waits;
     operation_hold(copy);
     result = finish(thread, stream, copy, timing);
-    if (result == CUDA_SUCCESS && waits) scheduler_wait(copy);
+    if (result == CUDA_SUCCESS && waits) {
+        scheduler_wait(copy);
+        observe(copy);
+    }
     operation_drop(copy);
     return result;
 }

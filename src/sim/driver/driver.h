@@ -3,8 +3,8 @@
  * The inside of the simulated driver: its objects, and what each file offers to the others.
  *
  * Locks, in the order in which they may be taken: a device's primary_lock, scheduler_lock, memory_lock; the handle
- * tables' own locks are innermost. None but the first, which orders the ends and beginnings of a primary context, is
- * held while a call waits.
+ * tables' own locks and race_lock are innermost. None but the first, which orders the ends and beginnings of a primary
+ * context, is held while a call waits.
  */
 #ifndef SIM_DRIVER_H
 #define SIM_DRIVER_H
@@ -46,6 +46,7 @@ struct operation;
 struct pool;
 struct pool_arena;
 struct pool_block;
+struct race_clock;
 struct stream;
 
 #pragma GCC visibility push(hidden)
@@ -107,7 +108,9 @@ struct thread_stream {
 struct thread {
     _Atomic(struct thread *) next;
     _Atomic(bool) taken;
-    bool in_callback; /* runs a host function: may not call */
+    bool in_callback;                /* runs a host function or a kernel's: may not call */
+    const struct operation *running; /* the host function */
+    unsigned allocator_depth;        /* sim_allocator_entered */
     struct context *current;
     struct context *stack[CONTEXT_STACK_MAX]; /* below `current` */
     unsigned stack_depth;
@@ -205,6 +208,13 @@ static inline struct device *device_of(CUdevice ordinal) {
     return ordinal >= 0 && ordinal < device_count ? &devices[ordinal] : NULL;
 }
 
+/* ---- race.c: what a context, and a green one, keeps for the race detector; scheduler_lock ---- */
+
+struct race_context {
+    struct race_clock *barrier;                      /* comes before all later work */
+    struct race_clock *departed, *departed_blocking; /* of streams that are gone */
+};
+
 /* ---- contexts.c ---- */
 
 enum { CONTEXT_LIMITS = CU_LIMIT_MAX };
@@ -230,6 +240,7 @@ struct context {
     struct operation *barrier; /* all later work waits for it; held */
     struct event *events;
     _Atomic(size_t) pending; /* operations not yet completed */
+    struct race_context race;
 
     /* memory_lock */
     struct allocation *allocations;
@@ -404,6 +415,15 @@ struct operation_box {
     size_t pitch, slice;
 };
 
+/* What a kernel of the test interface computes, and its name there. */
+struct operation_program {
+    _Atomic(unsigned) references;
+    void (*run)(void *argument, void *const *pointers); /* or NULL */
+    const char *name;
+    uint64_t number;
+    _Alignas(max_align_t) char argument[];
+};
+
 struct operation_edge {
     struct operation *dependent;
     struct operation_edge *next;
@@ -419,6 +439,8 @@ struct operation {
     struct stream *stream; /* NULL for work of the whole context; valid until done */
     uint64_t finished_ns;  /* valid once done, if timed */
 
+    struct race_clock *clock; /* what it comes after, itself included, if the race detector saw it submitted; held */
+
     /* scheduler_lock */
     size_t blockers;                   /* operations that must complete before */
     struct operation_edge *dependents; /* those that wait for this one */
@@ -432,6 +454,7 @@ struct operation {
         struct {
             uint32_t microseconds;
             uint64_t release_round; /* ends when scheduler_release_kernels goes beyond it; 0: by its time alone */
+            struct operation_program *program; /* held; or NULL */
         } kernel;
         struct {
             struct operation_box to, from;
@@ -453,6 +476,7 @@ struct operation {
             CUstream handle; /* as the callback is told it */
             void *argument;
         } host;
+        struct event *event; /* RECORD, WAIT in a graph: which it records or waits for when launched; or NULL */
     };
 };
 
@@ -462,6 +486,8 @@ extern pthread_mutex_t scheduler_lock;
 struct operation *operation_new(enum operation_kind kind);
 struct operation *operation_hold(struct operation *operation);
 void operation_drop(struct operation *operation);
+/* The same work, to be submitted by itself; without what is staged. NULL when out of memory. */
+struct operation *operation_copy(const struct operation *operation);
 /* Notes a range in operation->ranges; false when out of memory. */
 bool operation_uses(struct operation *operation, uint64_t address, size_t bytes, bool writes);
 
@@ -585,6 +611,12 @@ struct stream {
     struct capture *capture;             /* held */
     struct stream *next_captured;        /* of the same capture */
     struct node_list tail;               /* what the next captured work comes after */
+    struct race_stream {
+        uint64_t epoch;           /* of the detector, in which the rest holds; 0: none */
+        struct race_clock *clock; /* what its next work comes after; held */
+        uint32_t track;
+        uint64_t given; /* operations and notes */
+    } race;
 };
 
 extern struct handle_table stream_table;
@@ -612,6 +644,7 @@ struct green {
     struct context *primary;
     uint64_t id;
     struct operation *barrier; /* as a context's; scheduler_lock */
+    struct race_context race;
 };
 
 /* ---- events.c ---- */
@@ -647,6 +680,33 @@ void modules_context_discard(struct context *context);
 
 /* Is it a function, or a kernel, that a stream of the context may run? */
 CUresult module_function_check(const void *function, const struct context *context);
+
+/* ---- race.c: the race detector ---- */
+
+extern _Atomic(bool) races_running;
+static inline bool races_are_on(void) {
+    return UNLIKELY(atomic_load_explicit(&races_running, memory_order_relaxed));
+}
+
+/* What is being submitted, once its places are known. All under scheduler_lock, while the detector is on. */
+void races_submitted(struct operation *operation, struct stream *stream, struct operation *const *after, size_t count);
+void races_submitted_after_context(struct operation *operation, struct context *context, const struct green *green);
+void races_submitted_before_context(struct operation *operation, struct context *context, struct green *green,
+                                    const struct operation *earlier);
+/* What a wait for all that the stream was given would prove; to be released. Under scheduler_lock. */
+struct race_clock *races_stream_clock(const struct stream *stream);
+void races_clock_release(struct race_clock *clock);
+
+/* The host knows that what has this clock is complete. */
+void races_observed(struct race_clock *clock);
+static inline void races_operation_observed(const struct operation *operation) {
+    if (races_are_on()) races_observed(operation->clock);
+}
+
+/* Ends. Under scheduler_lock, but the second. */
+void races_stream_gone(struct stream *stream);
+void races_context_ended(const struct context *context);
+void races_forget(struct race_context *race);
 
 #pragma GCC visibility pop
 

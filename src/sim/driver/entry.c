@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "driver.h"
+#include "../sim.h"
 
 struct entry_page *entry_page;
 _Thread_local struct thread *entry_thread __attribute__((tls_model("initial-exec")));
@@ -222,6 +223,7 @@ __attribute__((constructor)) static void library_load(void) {
     loaded_by = getpid();
     settings_read();
     rules_read();
+    if (settings.races > 0) sim_races_start();
 }
 
 /* Calls made after this, by handlers and destructors registered before cuInit, are told that the driver is gone. */

@@ -201,7 +201,7 @@ static CUresult stream_wait_event(struct thread *thread, CUstream stream_handle,
     result = wait_captured(stream, event, external);
     if (result != CUDA_ERROR_NOT_READY) return result;
     struct operation *const record = event_recorded(event);
-    if (!external && (record == NULL || operation_is_done(record))) {
+    if (!external && (record == NULL || (operation_is_done(record) && !races_are_on()))) {
         operation_drop(record);
         return CUDA_SUCCESS;
     }
@@ -251,6 +251,7 @@ static CUresult event_query(const struct thread *thread, CUevent handle) {
     CUresult result = event_ask(thread, handle, &record);
     if (result != CUDA_SUCCESS) return result;
     if (record != NULL && !operation_is_done(record)) result = CUDA_ERROR_NOT_READY;
+    if (record != NULL && result == CUDA_SUCCESS) races_operation_observed(record);
     operation_drop(record);
     return result;
 }
@@ -260,7 +261,10 @@ static CUresult event_synchronize(const struct thread *thread, CUevent handle) {
     struct operation *record;
     const CUresult result = event_ask(thread, handle, &record);
     if (result != CUDA_SUCCESS) return result;
-    if (record != NULL) scheduler_wait(record);
+    if (record != NULL) {
+        scheduler_wait(record);
+        races_operation_observed(record);
+    }
     operation_drop(record);
     pools_after_synchronize();
     return CUDA_SUCCESS;
@@ -282,6 +286,10 @@ static CUresult elapsed_time(float *milliseconds, CUevent start_handle, CUevent 
         result = CUDA_ERROR_NOT_READY;
     else
         *milliseconds = (float)((double)(int64_t)(last->finished_ns - first->finished_ns) / 1e6);
+    if (result == CUDA_SUCCESS) {
+        races_operation_observed(first);
+        races_operation_observed(last);
+    }
     operation_drop(first);
     operation_drop(last);
     return result;

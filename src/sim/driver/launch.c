@@ -41,7 +41,10 @@ CUresult launch_submit(struct stream *stream, struct operation *kernel) {
     }
     operation_hold(kernel);
     result = capture_or_submit(stream, kernel, NULL, 0);
-    if (result == CUDA_SUCCESS && blocks_launches() && atomic_load(&capture_running) == 0) scheduler_wait(kernel);
+    if (result == CUDA_SUCCESS && blocks_launches() && atomic_load(&capture_running) == 0) {
+        scheduler_wait(kernel);
+        races_operation_observed(kernel);
+    }
     operation_drop(kernel);
     return result;
 }

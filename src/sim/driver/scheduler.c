@@ -47,11 +47,57 @@ struct operation *operation_hold(struct operation *operation) {
     return operation;
 }
 
+static void program_drop(struct operation_program *program) {
+    if (program != NULL && atomic_fetch_sub_explicit(&program->references, 1, memory_order_acq_rel) == 1) free(program);
+}
+
 void operation_drop(struct operation *operation) {
     if (operation == NULL || atomic_fetch_sub_explicit(&operation->references, 1, memory_order_acq_rel) > 1) return;
     if (operation->kind == OPERATION_COPY) free(operation->copy.staged);
+    if (operation->kind == OPERATION_KERNEL) program_drop(operation->kernel.program);
+    if (operation->clock != NULL) races_clock_release(operation->clock);
     free(operation->ranges);
     free(operation);
+}
+
+struct operation *operation_copy(const struct operation *operation) {
+    struct operation *const copy = operation_new(operation->kind);
+    if (copy == NULL) return NULL;
+    for (size_t i = 0; i < operation->range_count; i++) {
+        const struct operation_range *const range = &operation->ranges[i];
+        if (operation_uses(copy, range->address, range->bytes, range->writes)) continue;
+        operation_drop(copy);
+        return NULL;
+    }
+    copy->timed = operation->timed;
+    copy->context = operation->context;
+    switch (operation->kind) {
+    case OPERATION_KERNEL:
+        copy->kernel = operation->kernel;
+        if (copy->kernel.program != NULL)
+            atomic_fetch_add_explicit(&copy->kernel.program->references, 1, memory_order_relaxed);
+        break;
+    case OPERATION_COPY:
+        copy->copy = operation->copy;
+        copy->copy.staged = NULL;
+        break;
+    case OPERATION_FILL:
+        copy->fill = operation->fill;
+        break;
+    case OPERATION_HOST_FUNCTION:
+    case OPERATION_CALLBACK:
+        copy->host = operation->host;
+        break;
+    case OPERATION_ALLOC:
+    case OPERATION_FREE:
+        copy->memory = operation->memory;
+        break;
+    case OPERATION_RECORD:
+    case OPERATION_WAIT:
+        copy->event = operation->event;
+        break;
+    }
+    return copy;
 }
 
 bool operation_uses(struct operation *operation, uint64_t address, size_t bytes, bool writes) {
@@ -105,7 +151,21 @@ static void wait_for_release(uint64_t round) {
     pthread_mutex_unlock(&scheduler_lock);
 }
 
+/* No CUDA call is allowed in it. */
+static void run_program(const struct operation *operation) {
+    struct operation_program *const program = operation->kernel.program;
+    struct thread *const thread = entry_current_thread();
+    void **const pointers = calloc(operation->range_count + 1, sizeof(void *));
+    if (pointers == NULL) abort(); /* going on would lose what it writes */
+    for (size_t i = 0; i < operation->range_count; i++) pointers[i] = backing_pointer(operation->ranges[i].address);
+    thread->in_callback = true;
+    program->run(program->argument, pointers);
+    thread->in_callback = false;
+    free(pointers);
+}
+
 static void run_kernel(const struct operation *operation) {
+    const struct operation_program *const program = operation->kernel.program;
     for (size_t i = 0; i < operation->range_count; i++) {
         const struct operation_range *const range = &operation->ranges[i];
         if (!memory_accessible(operation->context, range->address, range->bytes))
@@ -116,8 +176,10 @@ static void run_kernel(const struct operation *operation) {
     if (operation->kernel.release_round > 0) wait_for_release(operation->kernel.release_round);
     struct timespec left = {.tv_sec = operation->kernel.microseconds / 1000000,
                             .tv_nsec = (long)(operation->kernel.microseconds % 1000000) * 1000};
-    if (operation->kernel.microseconds == 0) return;
-    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) continue;
+    if (operation->kernel.microseconds > 0)
+        while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) continue;
+    if (program != NULL && program->run != NULL && atomic_load(&operation->context->error) == CUDA_SUCCESS)
+        run_program(operation);
 }
 
 /* A host function is not run after its context failed; a callback is told. */
@@ -125,10 +187,12 @@ static void run_host(const struct operation *operation) {
     const CUresult error = (CUresult)atomic_load(&operation->context->error);
     struct thread *const thread = entry_current_thread();
     thread->in_callback = true;
+    thread->running = operation;
     if (operation->kind == OPERATION_CALLBACK)
         operation->host.callback(operation->host.handle, error, operation->host.argument);
     else if (error == CUDA_SUCCESS)
         operation->host.function(operation->host.argument);
+    thread->running = NULL;
     thread->in_callback = false;
 }
 
@@ -148,7 +212,9 @@ static void run(const struct operation *operation) {
         run_host(operation);
         break;
     case OPERATION_FREE:
-        if (operation->memory.address != 0) async_discard(operation->memory.address, operation->memory.buffer_id);
+        if (operation->memory.address == 0) break;
+        races_operation_observed(operation); /* whoever has the memory next need not ask */
+        async_discard(operation->memory.address, operation->memory.buffer_id);
         break;
     case OPERATION_RECORD:
     case OPERATION_WAIT:
@@ -157,11 +223,15 @@ static void run(const struct operation *operation) {
     }
 }
 
+static bool is_short(const struct operation *kernel) {
+    return kernel->kernel.microseconds == 0 && kernel->kernel.release_round == 0;
+}
+
 /* Takes no time: may run at once, under the lock. */
 static bool is_instant(const struct operation *operation) {
     switch (operation->kind) {
     case OPERATION_KERNEL:
-        return operation->kernel.microseconds == 0 && operation->kernel.release_round == 0;
+        return is_short(operation) && (operation->kernel.program == NULL || operation->kernel.program->run == NULL);
     case OPERATION_RECORD:
     case OPERATION_WAIT:
     case OPERATION_ALLOC:
@@ -176,6 +246,8 @@ static bool is_instant(const struct operation *operation) {
  * hold locks that it takes. */
 static bool is_quick(const struct operation *operation) {
     switch (operation->kind) {
+    case OPERATION_KERNEL:
+        return is_short(operation);
     case OPERATION_COPY:
         return operation->awaited ||
                operation->copy.width * operation->copy.height * operation->copy.depth <= INLINE_BYTES;
@@ -361,6 +433,7 @@ static void enlist_in_stream(const struct submission *submission) {
         add_blocker(operation, context->legacy->last);
     for (size_t i = 0; i < submission->count; i++) add_blocker(operation, submission->after[i]);
     set_last(&stream->last, operation);
+    if (races_are_on()) races_submitted(operation, stream, submission->after, submission->count);
 }
 
 void scheduler_submit_together(const struct submission *submissions, size_t count) {
@@ -380,6 +453,7 @@ void scheduler_submit_after_context(struct operation *operation, struct context 
     pthread_mutex_lock(&scheduler_lock);
     enlist(operation, context, NULL);
     order_after_context(operation, context, green);
+    if (races_are_on()) races_submitted_after_context(operation, context, green);
     dispatch(operation);
 }
 
@@ -390,6 +464,7 @@ void scheduler_submit_before_context(struct operation *operation, struct context
     add_blocker(operation, earlier);
     if (green != NULL) add_blocker(operation, green->barrier);
     set_last(green != NULL ? &green->barrier : &context->barrier, operation);
+    if (races_are_on()) races_submitted_before_context(operation, context, green, earlier);
     dispatch(operation);
 }
 
@@ -403,11 +478,12 @@ void scheduler_wait(struct operation *operation) {
 }
 
 void scheduler_wait_context(struct context *context) {
-    if (LIKELY(atomic_load_explicit(&context->pending, memory_order_acquire) == 0)) return;
+    if (LIKELY(atomic_load_explicit(&context->pending, memory_order_acquire) == 0) && !races_are_on()) return;
     struct operation *const all = operation_new(OPERATION_RECORD);
     if (all == NULL) abort();
     scheduler_submit_after_context(all, context, NULL);
     scheduler_wait(all);
+    races_operation_observed(all);
     operation_drop(all);
 }
 
@@ -424,8 +500,9 @@ static struct operation *mark_after_legacy(struct context *context) {
 }
 
 void scheduler_wait_stream(struct stream *stream) {
-    if (atomic_load_explicit(&stream->context->pending, memory_order_acquire) == 0) return;
+    if (atomic_load_explicit(&stream->context->pending, memory_order_acquire) == 0 && !races_are_on()) return;
     pthread_mutex_lock(&scheduler_lock);
+    struct race_clock *const clock = races_are_on() ? races_stream_clock(stream) : NULL;
     struct operation *last = NULL;
     if (stream->legacy)
         last = mark_after_legacy(stream->context);
@@ -434,17 +511,24 @@ void scheduler_wait_stream(struct stream *stream) {
     pthread_mutex_unlock(&scheduler_lock);
     if (last != NULL) scheduler_wait(last);
     operation_drop(last);
+    if (clock == NULL) return;
+    races_observed(clock);
+    races_clock_release(clock);
 }
 
 bool scheduler_stream_is_idle(struct stream *stream) {
-    if (atomic_load_explicit(&stream->context->pending, memory_order_acquire) == 0) return true;
+    if (atomic_load_explicit(&stream->context->pending, memory_order_acquire) == 0 && !races_are_on()) return true;
     pthread_mutex_lock(&scheduler_lock);
     bool idle = stream->last == NULL;
     for (const struct stream *other = stream->context->streams; stream->legacy && idle && other != NULL;
          other = other->following)
         idle = !stream_is_blocking(other) || other->last == NULL;
+    struct race_clock *const clock = idle && races_are_on() ? races_stream_clock(stream) : NULL;
     pthread_mutex_unlock(&scheduler_lock);
-    return idle;
+    if (clock == NULL) return idle;
+    races_observed(clock);
+    races_clock_release(clock);
+    return true;
 }
 
 uint64_t scheduler_release_round(void) {

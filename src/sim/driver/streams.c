@@ -32,6 +32,7 @@ struct stream *stream_new(struct context *context, unsigned flags, int priority,
 
 void stream_drop(struct stream *stream) {
     if (atomic_fetch_sub(&stream->references, 1) > 1) return;
+    if (stream->race.epoch != 0) races_stream_gone(stream);
     if (stream->following != NULL) stream->following->previous = stream->previous;
     if (stream->previous != NULL)
         stream->previous->following = stream->following;

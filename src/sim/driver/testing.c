@@ -2,10 +2,22 @@
  *
  * The test interface, sim.h.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "driver.h"
 #include "../sim.h"
+
+static struct operation_program *program_new(const struct sim_kernel *kernel) {
+    struct operation_program *const program = malloc(sizeof(*program) + kernel->argument_bytes);
+    if (program == NULL) return NULL;
+    atomic_init(&program->references, 1);
+    program->run = kernel->run;
+    program->name = kernel->name;
+    program->number = kernel->number;
+    if (kernel->argument_bytes > 0) memcpy(program->argument, kernel->argument, kernel->argument_bytes);
+    return program;
+}
 
 static CUresult kernel_launch(struct thread *thread, const struct sim_kernel *kernel, CUstream handle) {
     struct stream *stream;
@@ -16,6 +28,11 @@ static CUresult kernel_launch(struct thread *thread, const struct sim_kernel *ke
     if (operation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     operation->kernel.microseconds = kernel->microseconds;
     operation->kernel.release_round = kernel->until_released ? scheduler_release_round() : 0;
+    operation->kernel.program = program_new(kernel);
+    if (operation->kernel.program == NULL) {
+        operation_drop(operation);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     for (size_t i = 0; i < kernel->range_count; i++) {
         const struct sim_range *const range = &kernel->ranges[i];
         if (operation_uses(operation, range->address, range->bytes, range->writes)) continue;
