@@ -367,6 +367,9 @@ struct pool *pool_make(struct device *device);
 /* The pool behind a handle; 1 if there is none. */
 CUresult pool_named(CUmemoryPool handle, struct pool **pool);
 bool pool_may_access(const struct pool *pool, const struct device *device);
+/* Whether the range is mapped for the context by a pool, in a block or not: work that was submitted before a
+ * stream-ordered free runs when the block is long the pool's again. Under memory_lock. */
+bool pools_hold(const struct context *context, uint64_t address, size_t bytes);
 
 /* Both under memory_lock. Gives back free arenas as long as the pool keeps `keep` bytes. */
 void pool_trim(struct pool *pool, uint64_t keep);

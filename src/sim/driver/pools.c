@@ -178,6 +178,16 @@ void pool_trim(struct pool *pool, uint64_t keep) {
     }
 }
 
+bool pools_hold(const struct context *context, uint64_t address, size_t bytes) {
+    for (const struct pool *pool = pools; pool != NULL; pool = pool->next) {
+        if (pool->device != context->device && !pool_may_access(pool, context->device)) continue;
+        for (const struct pool_arena *arena = pool->arenas; arena != NULL; arena = arena->next)
+            if (address >= arena->address && address + bytes <= arena->address + (arena->chunks << CHUNK_SHIFT))
+                return true;
+    }
+    return false;
+}
+
 static struct pool_arena *pool_grow(struct pool *pool, size_t bytes) {
     const size_t step = (size_t)settings.pool_step_mb << 20;
     if (bytes > pool->device->total_bytes) return NULL;
