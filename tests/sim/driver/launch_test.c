@@ -151,6 +151,68 @@ static void after_a_fault_callbacks_are_told_and_host_functions_not_run(void **s
     assert_int_equal(atomic_load(&runs), 0);
 }
 
+struct stamp {
+    unsigned char from, to;
+    int *refused;
+};
+
+/* Writes `to` over what it finds to be `from`. */
+static void stamp(void *argument, void *const *pointers) {
+    const struct stamp *const stamp = argument;
+    size_t bytes;
+    unsigned char *const target = pointers[1];
+    for (int i = 0; i < 512; i++)
+        if (target[i] == stamp->from && *(unsigned char *)pointers[0] == 9) target[i] = stamp->to;
+    if (stamp->refused != NULL) *stamp->refused = (int)cuMemGetInfo(&bytes, NULL);
+}
+
+static void launch_stamp(CUstream stream, CUdeviceptr memory, struct stamp what, uint32_t microseconds) {
+    struct sim_range ranges[] = {{.address = memory, .bytes = 1},
+                                 {.address = memory + 512, .bytes = 512, .writes = true}};
+    struct sim_kernel kernel = {.microseconds = microseconds,
+                                .ranges = ranges,
+                                .range_count = 2,
+                                .run = stamp,
+                                .argument = &what,
+                                .argument_bytes = sizeof what};
+    CHECK((CUresult)sim_launch(&kernel, stream));
+    memset(ranges, 0, sizeof ranges);
+    memset(&what, 0, sizeof what);
+}
+
+static void a_kernel_may_compute_with_its_ranges(void **state) {
+    (void)state;
+    CUdeviceptr memory;
+    unsigned char found[512], expected[512];
+    int refused = 0;
+    fresh_context();
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK(cuMemAlloc(&memory, 1024));
+    CHECK(cuMemsetD8Async(memory, 9, 512, stream));
+    CHECK(cuMemsetD8Async(memory + 512, 1, 512, stream));
+    launch_stamp(stream, memory, (struct stamp){1, 2, &refused}, 0);
+    launch_stamp(stream, memory, (struct stamp){2, 3, NULL}, 500);
+    launch_stamp(stream, memory, (struct stamp){3, 4, NULL}, 0);
+    CHECK(cuMemcpyDtoHAsync(found, memory + 512, sizeof found, stream));
+    CHECK(cuStreamSynchronize(stream));
+    memset(expected, 4, sizeof expected);
+    assert_memory_equal(found, expected, sizeof found);
+    assert_int_equal(refused, CUDA_ERROR_NOT_PERMITTED);
+}
+
+static void a_kernel_that_may_not_use_a_range_computes_nothing(void **state) {
+    (void)state;
+    CUdeviceptr memory;
+    int called = -1;
+    fresh_context();
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK(cuMemAlloc(&memory, 1024));
+    launch_stamp(stream, memory + 1, (struct stamp){0, 1, &called}, 0);
+    CHECK_CODE(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(called, -1);
+    fresh_context();
+}
+
 static void attributes_and_occupancy(void **state) {
     (void)state;
     CUmodule module;
@@ -173,6 +235,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_first_launch_on_a_full_device_answers_2),
     cmocka_unit_test(host_functions_run_in_order_and_may_not_call),
     cmocka_unit_test(after_a_fault_callbacks_are_told_and_host_functions_not_run),
+    cmocka_unit_test(a_kernel_may_compute_with_its_ranges),
+    cmocka_unit_test(a_kernel_that_may_not_use_a_range_computes_nothing),
     cmocka_unit_test(attributes_and_occupancy),
 };
 TESTING_MAIN(tests)
