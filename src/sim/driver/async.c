@@ -2,43 +2,40 @@
  *
  * Allocation and free in the order of a stream; on a capturing stream they become nodes of its graph.
  */
-#include "driver.h"
+#include "graph.h"
 
 void async_discard(uint64_t address, uint64_t buffer_id) {
     pthread_mutex_lock(&memory_lock);
     struct allocation *const allocation = memory_find(address);
-    if (allocation != NULL && allocation->buffer_id == buffer_id) memory_discard(allocation);
+    if (allocation != NULL && allocation->buffer_id == buffer_id) {
+        if (allocation->kind == ALLOCATION_GRAPH)
+            graph_memory_free_end(allocation->graph_memory);
+        else
+            memory_discard(allocation);
+    }
     pthread_mutex_unlock(&memory_lock);
 }
 
-/* An address for captured work. It has no memory before its graph runs. */
-static CUresult captured_alloc(struct stream *stream, size_t bytes, CUdeviceptr *address) {
-    struct device *const device = stream->context->device;
-    struct operation *const operation = operation_new(OPERATION_ALLOC);
-    if (operation == NULL || bytes > device->total_bytes) {
-        operation_drop(operation);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+/* Does the stream still capture, so that it can record? Under scheduler_lock. */
+static CUresult may_record(const struct stream *stream) {
+    if (stream->capture == NULL) return CUDA_ERROR_ILLEGAL_STATE;
+    return stream->capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+static CUresult captured_alloc(struct stream *stream, const struct pool *pool, size_t bytes, CUdeviceptr *address) {
+    struct operation *operation = NULL;
+    pthread_mutex_lock(&scheduler_lock);
+    CUresult result = may_record(stream);
+    if (result == CUDA_SUCCESS)
+        result = graph_alloc_operation(pool->device, bytes, stream->capture->graph, atomic_load(&pool->readers_writers),
+                                       &operation);
+    if (result == CUDA_SUCCESS) {
+        const uint64_t taken = operation->memory.address;
+        result = capture_record(stream, operation);
+        graph_alloc_settle(taken);
+        if (result == CUDA_SUCCESS) *address = taken;
     }
-    const size_t chunks = (bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
-    struct allocation *allocation = NULL;
-    pthread_mutex_lock(&memory_lock);
-    const uint64_t range = backing_take(device, chunks, false);
-    if (range != 0) allocation = memory_add(range, bytes, ALLOCATION_GRAPH, device, NULL);
-    if (allocation != NULL) {
-        allocation->taken_bytes = chunks << CHUNK_SHIFT;
-        operation->memory.address = *address = range;
-        operation->memory.buffer_id = allocation->buffer_id;
-    } else if (range != 0) {
-        backing_give(device, range, chunks, false);
-    }
-    pthread_mutex_unlock(&memory_lock);
-    if (allocation == NULL) {
-        operation_drop(operation);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    const uint64_t buffer_id = operation->memory.buffer_id;
-    const CUresult result = capture_or_submit(stream, operation, NULL, 0);
-    if (result != CUDA_SUCCESS) async_discard(range, buffer_id);
+    pthread_mutex_unlock(&scheduler_lock);
     return result;
 }
 
@@ -55,7 +52,12 @@ static CUresult alloc(struct thread *thread, CUdeviceptr *address, size_t bytes,
     }
     if (stream->legacy) result = capture_refuse_implicit(stream->context);
     if (result != CUDA_SUCCESS) return result;
-    if (capture_is_running(stream)) return captured_alloc(stream, bytes, address);
+    if (capture_is_running(stream)) {
+        pthread_mutex_lock(&memory_lock);
+        if (pool == NULL) pool = stream->context->device->current_pool;
+        pthread_mutex_unlock(&memory_lock);
+        return captured_alloc(stream, pool, bytes, address);
+    }
     struct operation *const operation = operation_new(OPERATION_ALLOC);
     if (operation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     struct operation *wait_for;
@@ -74,26 +76,26 @@ DRIVER_STREAM_CALL(cuMemAllocFromPoolAsync, _ptsz,
                    (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
                    alloc(thread, address, bytes, pool, true, STREAM(stream)))
 
-/* Whether the stream may free it, and what the FREE has to discard. Under memory_lock. */
-static CUresult begin_free(struct allocation *allocation, uint64_t address, bool captured,
-                           struct operation *operation) {
+/* Whether a stream that does not capture may free it, and what the FREE has to discard. Under memory_lock. */
+static CUresult begin_free(struct allocation *allocation, uint64_t address, struct operation *operation) {
     if (allocation == NULL || allocation->address != address || allocation->leaving) return CUDA_ERROR_INVALID_VALUE;
     switch (allocation->kind) {
-    case ALLOCATION_GRAPH:
-        if (!captured) return CUDA_ERROR_INVALID_VALUE;
+    case ALLOCATION_GRAPH: {
+        const CUresult result = graph_memory_free_begin(allocation->graph_memory);
+        if (result != CUDA_SUCCESS) return result;
         break;
+    }
     case ALLOCATION_POOL:
+        allocation->leaving = true;
+        return CUDA_SUCCESS;
     case ALLOCATION_PLAIN:
-        if (captured) return CUDA_ERROR_INVALID_VALUE;
+        allocation->leaving = true;
         break;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (allocation->kind == ALLOCATION_PLAIN) {
-        operation->memory.address = address;
-        operation->memory.buffer_id = allocation->buffer_id;
-    }
-    allocation->leaving = true;
+    operation->memory.address = address;
+    operation->memory.buffer_id = allocation->buffer_id;
     return CUDA_SUCCESS;
 }
 
@@ -108,28 +110,37 @@ static void return_to_pool(uint64_t address, const struct stream *stream, struct
     pthread_mutex_unlock(&memory_lock);
 }
 
+static CUresult captured_release(struct stream *stream, CUdeviceptr address) {
+    struct operation *operation = NULL;
+    pthread_mutex_lock(&scheduler_lock);
+    CUresult result = may_record(stream);
+    if (result == CUDA_SUCCESS) {
+        result = graph_free_operation(address, stream->capture->graph, &operation);
+        if (result != CUDA_SUCCESS) stream->capture->invalidated = true;
+    }
+    if (result == CUDA_SUCCESS) result = capture_record(stream, operation);
+    pthread_mutex_unlock(&scheduler_lock);
+    return result;
+}
+
 static CUresult release(struct thread *thread, CUdeviceptr address, CUstream stream_handle) {
     struct stream *stream;
     CUresult result = stream_named(thread, stream_handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (stream->legacy) result = capture_refuse_implicit(stream->context);
     if (result != CUDA_SUCCESS) return result;
-    const bool captured = capture_is_running(stream);
+    if (capture_is_running(stream)) return captured_release(stream, address);
     struct operation *const operation = operation_new(OPERATION_FREE);
     if (operation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&memory_lock);
-    result = address != 0 ? begin_free(memory_find(address), address, captured, operation) : CUDA_ERROR_INVALID_VALUE;
+    result = address != 0 ? begin_free(memory_find(address), address, operation) : CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_unlock(&memory_lock);
-    if (result != CUDA_SUCCESS) {
-        if (captured) capture_invalidate(stream);
-        operation_drop(operation);
-        return result;
+    if (result == CUDA_SUCCESS) {
+        scheduler_submit(operation, stream, NULL, 0);
+        return_to_pool(address, stream, operation);
     }
-    if (captured) return capture_or_submit(stream, operation, NULL, 0);
-    scheduler_submit(operation, stream, NULL, 0);
-    return_to_pool(address, stream, operation);
     operation_drop(operation);
-    return CUDA_SUCCESS;
+    return result;
 }
 DRIVER_STREAM_CALL(cuMemFreeAsync, _ptsz, (CUdeviceptr address, CUstream stream),
                    release(thread, address, STREAM(stream)))

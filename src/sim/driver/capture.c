@@ -4,86 +4,19 @@
  * becomes the nodes of a graph, in the order that the streams and events give it.
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "driver.h"
-
-enum { GRAPH_MAX = 65536 };
+#include "graph.h"
 
 _Atomic(unsigned) capture_running;
 
-static struct handle_table graph_table = HANDLE_TABLE(struct graph, GRAPH_MAX, false);
 static struct capture *captures; /* not ended; scheduler_lock */
 static uint64_t capture_ids;     /* scheduler_lock */
-
-/* Lists of nodes. */
-
-bool capture_tail_copy(struct node_list *to, const struct node_list *from) {
-    *to = (struct node_list){NULL, 0};
-    if (from->count == 0) return true;
-    to->nodes = malloc(from->count * sizeof(struct node *));
-    if (to->nodes == NULL) return false;
-    memcpy(to->nodes, from->nodes, from->count * sizeof(struct node *));
-    to->count = from->count;
-    return true;
-}
-
-static bool list_holds(const struct node_list *list, const struct node *node) {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->nodes[i] == node) return true;
-    return false;
-}
-
-static bool list_add(struct node_list *list, struct node *node) {
-    if (list_holds(list, node)) return true;
-    struct node **const nodes = realloc(list->nodes, (list->count + 1) * sizeof(struct node *));
-    if (nodes == NULL) return false;
-    nodes[list->count++] = node;
-    list->nodes = nodes;
-    return true;
-}
-
-static void list_clear(struct node_list *list) {
-    free(list->nodes);
-    *list = (struct node_list){NULL, 0};
-}
-
-/* Graphs. */
-
-static void graph_discard(struct graph *graph) {
-    while (graph->nodes != NULL) {
-        struct node *const node = graph->nodes;
-        graph->nodes = node->next;
-        if (node->operation != NULL && node->operation->kind == OPERATION_ALLOC)
-            async_discard(node->operation->memory.address, node->operation->memory.buffer_id);
-        operation_drop(node->operation);
-        free(node->after);
-        free(node);
-    }
-    handle_release(&graph_table, graph);
-}
-
-/* Takes over the list `after`. */
-static struct node *graph_add(struct graph *graph, struct operation *operation, struct node_list *after) {
-    struct node *const node = calloc(1, sizeof(*node));
-    if (node == NULL) return NULL;
-    node->operation = operation;
-    node->after = after->nodes;
-    node->after_count = after->count;
-    *after = (struct node_list){NULL, 0};
-    for (size_t i = 0; i < node->after_count; i++) node->after[i]->followed = true;
-    if (graph->nodes == NULL) graph->end = &graph->nodes;
-    *graph->end = node;
-    graph->end = &node->next;
-    graph->node_count++;
-    return node;
-}
 
 /* Captures. Under scheduler_lock, as all of them. */
 
 void capture_drop(struct capture *capture) {
     if (--capture->references > 0) return;
-    if (capture->graph != NULL) graph_discard(capture->graph);
+    if (capture->graph_is_own) graph_discard(capture->graph);
     free(capture);
 }
 
@@ -106,7 +39,7 @@ static void capture_end(struct capture *capture) {
         struct stream *const stream = capture->streams;
         capture->streams = stream->next_captured;
         stream->capture = NULL;
-        list_clear(&stream->tail);
+        node_list_clear(&stream->tail);
         capture_drop(capture);
     }
     capture_drop(capture);
@@ -125,7 +58,7 @@ void capture_stream_gone(struct stream *stream) {
     while (*link != stream) link = &(*link)->next_captured;
     *link = stream->next_captured;
     stream->capture = NULL;
-    list_clear(&stream->tail);
+    node_list_clear(&stream->tail);
     capture_drop(capture);
 }
 
@@ -143,21 +76,22 @@ CUresult capture_join(struct stream *stream, struct capture *capture, const stru
     }
     if (stream->capture == NULL) stream_enter(stream, capture);
     for (size_t i = 0; i < tail->count; i++)
-        if (!list_add(&stream->tail, tail->nodes[i])) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!node_list_add(&stream->tail, tail->nodes[i])) return CUDA_ERROR_OUT_OF_MEMORY;
     return CUDA_SUCCESS;
 }
 
-static CUresult capture_record(struct stream *stream, struct operation *operation) {
+CUresult capture_record(struct stream *stream, struct operation *operation) {
     struct capture *const capture = stream->capture;
-    if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    operation->context = stream->context;
-    struct node *const node = graph_add(capture->graph, operation, &stream->tail);
-    if (node != NULL) operation_hold(operation);
-    if (node == NULL || !list_add(&stream->tail, node)) {
-        capture->invalidated = true;
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct node *node = NULL;
+    if (!capture->invalidated) {
+        operation->context = stream->context;
+        node = graph_add(capture->graph, operation, &stream->tail);
+        if (node != NULL && node_list_add(&stream->tail, node)) return CUDA_SUCCESS;
     }
-    return CUDA_SUCCESS;
+    if (node == NULL) operation_drop(operation);
+    if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    capture->invalidated = true;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult capture_or_submit(struct stream *stream, struct operation *operation, struct operation *const *after,
@@ -171,7 +105,8 @@ CUresult capture_or_submit(struct stream *stream, struct operation *operation, s
         if (captured) result = capture_record(stream, operation);
         pthread_mutex_unlock(&scheduler_lock);
     }
-    if (!captured && result == CUDA_SUCCESS) scheduler_submit(operation, stream, after, count);
+    if (captured) return result;
+    if (result == CUDA_SUCCESS) scheduler_submit(operation, stream, after, count);
     operation_drop(operation);
     return result;
 }
@@ -281,35 +216,43 @@ CUresult capture_refuse_synchronous(const struct thread *thread, struct stream *
 
 /* The calls. */
 
-static CUresult capture_begin(struct stream *stream, const struct thread *thread, CUstreamCaptureMode mode) {
+/* In a graph of its own, or after some nodes of one that there is; then it takes over the list of those. */
+static CUresult capture_begin(struct stream *stream, const struct thread *thread, CUstreamCaptureMode mode,
+                              struct graph *given, struct node_list *after) {
     struct capture *const capture = calloc(1, sizeof(*capture));
-    struct graph *const graph = handle_new(&graph_table);
-    if (capture == NULL || graph == NULL) {
+    if (capture == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    capture->graph = given != NULL ? given : graph_new();
+    if (capture->graph == NULL) {
         free(capture);
-        if (graph != NULL) handle_release(&graph_table, graph);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    capture->graph_is_own = given == NULL;
+    capture->nodes_before = capture->graph->node_count;
     capture->id = ++capture_ids;
     capture->thread = thread->id;
     capture->mode = mode;
     capture->origin = stream;
-    capture->graph = graph;
     capture->next = captures;
     captures = capture;
     atomic_fetch_add_explicit(&capture_running, 1, memory_order_release);
     stream_enter(stream, capture);
+    stream->tail = *after;
     return CUDA_SUCCESS;
+}
+
+static bool is_mode(CUstreamCaptureMode mode) {
+    return (int)mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
 static CUresult stream_begin_capture(struct thread *thread, CUstream handle, CUstreamCaptureMode mode) {
     struct stream *stream;
+    struct node_list after = {NULL, 0};
     CUresult result = stream_named(thread, handle, &stream);
     if (result != CUDA_SUCCESS) return result;
-    if ((int)mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
     if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&scheduler_lock);
-    result = stream->capture != NULL ? CUDA_ERROR_ILLEGAL_STATE : capture_begin(stream, thread, mode);
+    result = stream->capture != NULL ? CUDA_ERROR_ILLEGAL_STATE : capture_begin(stream, thread, mode, NULL, &after);
     pthread_mutex_unlock(&scheduler_lock);
     return result;
 }
@@ -318,10 +261,71 @@ DRIVER_STREAM_CALL(cuStreamBeginCapture, _ptsz, (CUstream stream),
 DRIVER_STREAM_CALL(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode),
                    stream_begin_capture(thread, STREAM(stream), mode))
 
+static CUresult begin_capture_to_graph(struct thread *thread, CUstream handle, CUgraph graph_handle,
+                                       const CUgraphNode *after_handles, size_t count, CUstreamCaptureMode mode) {
+    struct stream *stream;
+    struct graph *graph;
+    struct node_list after;
+    CUresult result = stream_named(thread, handle, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    if (!is_mode(mode) || graph_named(graph_handle, &graph) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+    if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    pthread_mutex_lock(&scheduler_lock);
+    result = graph_nodes_named(graph, after_handles, count, &after);
+    if (result == CUDA_SUCCESS && stream->capture != NULL) result = CUDA_ERROR_ILLEGAL_STATE;
+    if (result == CUDA_SUCCESS) result = capture_begin(stream, thread, mode, graph, &after);
+    if (result != CUDA_SUCCESS) node_list_clear(&after);
+    pthread_mutex_unlock(&scheduler_lock);
+    return result;
+}
+DRIVER_STREAM_CALL(cuStreamBeginCaptureToGraph, _ptsz,
+                   (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
+                    size_t count, CUstreamCaptureMode mode),
+                   ((void)edges, begin_capture_to_graph(thread, STREAM(stream), graph, after, count, mode)))
+
+/* What the next work of the stream comes after, besides (ADD) or instead of (SET) what it would; what is left out by
+ * that needs not be joined. */
+static CUresult update_dependencies(struct thread *thread, CUstream handle, CUgraphNode *after_handles, size_t count,
+                                    unsigned flags) {
+    struct stream *stream;
+    struct node_list after;
+    CUresult result = stream_named(thread, handle, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&scheduler_lock);
+    struct capture *const capture = stream->capture;
+    if (capture == NULL)
+        result = CUDA_ERROR_ILLEGAL_STATE;
+    else if (capture->invalidated)
+        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else
+        result = graph_nodes_named(capture->graph, after_handles, count, &after);
+    if (result == CUDA_SUCCESS) {
+        for (size_t i = 0; i < stream->tail.count && result == CUDA_SUCCESS; i++) {
+            if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+                stream->tail.nodes[i]->followed = true;
+            else if (!node_list_add(&after, stream->tail.nodes[i]))
+                result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        node_list_clear(&stream->tail);
+        stream->tail = after;
+    }
+    pthread_mutex_unlock(&scheduler_lock);
+    return result;
+}
+DRIVER_STREAM_CALL(cuStreamUpdateCaptureDependencies, _ptsz,
+                   (CUstream stream, CUgraphNode *after, size_t count, unsigned flags),
+                   update_dependencies(thread, STREAM(stream), after, count, flags))
+DRIVER_STREAM_CALL(cuStreamUpdateCaptureDependencies_v2, _ptsz,
+                   (CUstream stream, CUgraphNode *after, const CUgraphEdgeData *edges, size_t count, unsigned flags),
+                   ((void)edges, update_dependencies(thread, STREAM(stream), after, count, flags)))
+
 /* Every end of the recorded work must have come back to the origin. */
 static bool is_joined(const struct capture *capture) {
+    size_t place = 0;
     for (const struct node *node = capture->graph->nodes; node != NULL; node = node->next)
-        if (!node->followed && !list_holds(&capture->origin->tail, node)) return false;
+        if (place++ >= capture->nodes_before && !node->followed && !node_list_holds(&capture->origin->tail, node))
+            return false;
     return true;
 }
 
@@ -334,9 +338,9 @@ static CUresult capture_finish(struct capture *capture, CUgraph *graph) {
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     *graph = NULL;
     if (result == CUDA_SUCCESS) {
-        handle_publish(capture->graph);
+        if (capture->graph_is_own) handle_publish(capture->graph);
+        capture->graph_is_own = false;
         *graph = (CUgraph)capture->graph;
-        capture->graph = NULL;
     }
     capture_end(capture);
     return result;
@@ -449,30 +453,3 @@ static CUresult exchange_mode(struct thread *thread, CUstreamCaptureMode *mode) 
     return CUDA_SUCCESS;
 }
 DRIVER_CALL(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), exchange_mode(thread, mode))
-
-static CUresult graph_get_nodes(CUgraph handle, CUgraphNode *nodes, size_t *count) {
-    const CUresult result = handle_check(&graph_table, handle);
-    if (result != CUDA_SUCCESS || count == NULL) return CUDA_ERROR_INVALID_VALUE;
-    const struct graph *const graph = (const struct graph *)handle;
-    if (nodes == NULL) {
-        *count = graph->node_count;
-        return CUDA_SUCCESS;
-    }
-    size_t written = 0;
-    for (struct node *node = graph->nodes; node != NULL && written < *count; node = node->next)
-        nodes[written++] = (CUgraphNode)node;
-    for (size_t i = written; i < *count; i++) nodes[i] = NULL;
-    *count = written;
-    return CUDA_SUCCESS;
-}
-DRIVER_CALL(cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count), graph_get_nodes(graph, nodes, count))
-
-static CUresult graph_destroy(const struct thread *thread, CUgraph handle) {
-    if (handle_state_of(&graph_table, handle) != HANDLE_LIVE) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result = capture_refuse_unsafe(thread);
-    if (result != CUDA_SUCCESS) return result;
-    if (!handle_kill((void *)handle)) return CUDA_ERROR_INVALID_VALUE;
-    graph_discard((struct graph *)handle);
-    return CUDA_SUCCESS;
-}
-DRIVER_CALL(cuGraphDestroy, (CUgraph graph), graph_destroy(thread, graph))

@@ -40,6 +40,7 @@ struct context;
 struct device;
 struct event;
 struct graph;
+struct graph_memory;
 struct green;
 struct node;
 struct operation;
@@ -178,6 +179,11 @@ static inline CUresult entry_begin(struct thread *thread, enum driver_name name)
 
 /* ---- devices.c ---- */
 
+/* Bytes of memory of graphs: allocated, and taken from the device; with the most since they were last set back. */
+struct graph_memory_figures {
+    uint64_t used, used_high, reserved, reserved_high;
+};
+
 struct device {
     int ordinal;  /* in this process */
     int physical; /* on the machine: identity does not depend on CUDA_VISIBLE_DEVICES */
@@ -185,7 +191,9 @@ struct device {
     CUuuid uuid;
     struct context *primary;
     pthread_mutex_t primary_lock;
-    struct pool *default_pool, *current_pool; /* memory_lock */
+    struct pool *default_pool, *current_pool;  /* memory_lock */
+    struct graph_memory *graph_memory;         /* all of the device; memory_lock */
+    struct graph_memory_figures graph_figures; /* memory_lock */
 
     /* Device memory, backing.c. `base` is what programs see and may not touch; `shadow` is the same memory for us. */
     uint64_t base;
@@ -282,7 +290,7 @@ enum allocation_kind {
     ALLOCATION_MANAGED,
     ALLOCATION_HOST,
     ALLOCATION_REGISTERED,
-    ALLOCATION_GRAPH /* an address that captured work will use; no memory yet */
+    ALLOCATION_GRAPH /* what nodes of graphs allocate: an address, and memory once it is launched */
 };
 
 struct allocation {
@@ -296,8 +304,9 @@ struct allocation {
     struct device *device;   /* where it lies, or was made */
     struct context *context; /* NULL for pool memory, which outlives contexts */
     union {
-        struct slab *slab;        /* PLAIN below 2 MiB */
-        struct pool_block *block; /* POOL */
+        struct slab *slab;                 /* PLAIN below 2 MiB */
+        struct pool_block *block;          /* POOL */
+        struct graph_memory *graph_memory; /* GRAPH */
     };
     struct pool *pool;
     size_t taken_bytes;                      /* PLAIN from 2 MiB, GRAPH, HOST, MANAGED: size of the range */
@@ -389,7 +398,7 @@ static inline void pools_after_synchronize(void) {
     if (UNLIKELY(atomic_load_explicit(&pools_over_threshold, memory_order_relaxed))) pools_release_excess();
 }
 
-/* Discards an allocation if it is still the one that had this id. Takes the lock. */
+/* Discards an allocation if it is still the one that had this id; of one of a graph, ends a use. Takes the lock. */
 void async_discard(uint64_t address, uint64_t buffer_id);
 
 /* ---- scheduler.c: the one place where work is submitted, ordered and run. ---- */
@@ -524,26 +533,12 @@ uint64_t scheduler_release_round(void);
 void scheduler_release_kernels(void);
 uint64_t scheduler_now_ns(void);
 
-/* ---- capture.c: work recorded instead of run ---- */
-
-struct node {
-    struct operation *operation; /* NULL: nothing but an order */
-    struct node **after;         /* owned */
-    size_t after_count;
-    bool followed; /* another node comes after it */
-    struct node *next;
-};
+/* ---- capture.c: work recorded instead of run, in graphs (graph.h) ---- */
 
 /* Nodes, each once; the array is owned. */
 struct node_list {
     struct node **nodes;
     size_t count;
-};
-
-struct graph {
-    struct handle handle;
-    struct node *nodes, **end; /* in the order of their recording; owned */
-    size_t node_count;
 };
 
 /* One sequence, from begin to end; kept by its streams and by the events recorded in it. All under scheduler_lock. */
@@ -556,6 +551,8 @@ struct capture {
     struct stream *origin;
     struct stream *streams; /* origin and those that joined */
     struct graph *graph;
+    bool graph_is_own;    /* made for it, and not yet given to anybody */
+    size_t nodes_before;  /* that were in the graph when it began */
     struct capture *next; /* of all not ended */
 };
 
@@ -564,6 +561,9 @@ extern _Atomic(unsigned) capture_running; /* captures not ended */
 /* Submits to the stream, or records if it captures. Takes over the reference to `operation`, whatever the answer. */
 CUresult capture_or_submit(struct stream *stream, struct operation *operation, struct operation *const *after,
                            size_t count);
+
+/* Records on a stream that captures. Under scheduler_lock; takes over the reference as above. */
+CUresult capture_record(struct stream *stream, struct operation *operation);
 
 /* For calls that are unsafe while something captures: 900, and what they conflict with is invalidated. */
 CUresult capture_refuse_unsafe_slow(const struct thread *thread);
@@ -590,7 +590,6 @@ CUresult capture_refuse_stream(struct stream *stream, bool mode_matters);
 /* All under scheduler_lock. */
 void capture_drop(struct capture *capture);
 void capture_stream_gone(struct stream *stream);
-bool capture_tail_copy(struct node_list *to, const struct node_list *from);
 CUresult capture_join(struct stream *stream, struct capture *capture, const struct node_list *tail);
 
 /* ---- streams.c ---- */
@@ -662,6 +661,12 @@ struct event {
     struct node_list tail;              /* what a wait for it comes after */
 };
 
+/* 709 for a destroyed event, 400 for what never was one. */
+CUresult event_named(CUevent handle, struct event **event);
+/* What it recorded last, held; NULL if nothing, or if that was captured. */
+struct operation *event_recorded(struct event *event);
+/* Takes over the reference to what records it now. */
+void event_note(struct event *event, struct operation *record);
 void events_context_discard(struct context *context);
 
 /* ---- copies.c: checked work that is not yet submitted ---- */
@@ -675,6 +680,9 @@ CUresult fill_operation(uint64_t address, size_t pitch, uint32_t value, unsigned
 
 /* ---- launch.c, modules.c ---- */
 
+/* May a launch with these numbers of blocks and threads run in the context? */
+CUresult launch_check(const void *function, const struct context *context, const unsigned grid[3],
+                      const unsigned block[3]);
 /* Takes over the reference to `kernel`, whatever the answer. */
 CUresult launch_submit(struct stream *stream, struct operation *kernel);
 

@@ -5,13 +5,13 @@
  */
 #include <stdlib.h>
 
-#include "driver.h"
+#include "graph.h"
 
 enum { EVENT_MAX = 1 << 18 };
 
 static struct handle_table event_table = HANDLE_TABLE(struct event, EVENT_MAX, false);
 
-static CUresult event_named(CUevent handle, struct event **event) {
+CUresult event_named(CUevent handle, struct event **event) {
     const CUresult result = handle_check(&event_table, handle);
     *event = (struct event *)handle;
     return result;
@@ -92,7 +92,7 @@ static struct operation *record_new(const struct event *event) {
     return record;
 }
 
-static void event_note(struct event *event, struct operation *record) {
+void event_note(struct event *event, struct operation *record) {
     pthread_mutex_lock(&scheduler_lock);
     event_clear(event);
     event->recorded = record;
@@ -110,7 +110,7 @@ static bool event_note_captured(struct event *event, struct stream *stream, CUre
             event_clear(event);
             event->capture = capture;
             capture->references++;
-            if (!capture_tail_copy(&event->tail, &stream->tail)) *result = CUDA_ERROR_OUT_OF_MEMORY;
+            if (!node_list_copy(&event->tail, &stream->tail)) *result = CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
     pthread_mutex_unlock(&scheduler_lock);
@@ -128,10 +128,15 @@ static CUresult event_record(struct thread *thread, CUevent handle, CUstream str
     if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->legacy) result = capture_refuse_implicit(stream->context);
     if (result != CUDA_SUCCESS) return result;
-    if (event_note_captured(event, stream, &result)) return result;
-    if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_INVALID_VALUE;
+    const bool external = (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
+    if (external && !capture_is_running(stream)) return CUDA_ERROR_INVALID_VALUE;
+    if (!external && event_note_captured(event, stream, &result)) return result;
     struct operation *const record = record_new(event);
     if (record == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (external) { /* a node that records it whenever the graph is launched */
+        record->event = event;
+        return capture_or_submit(stream, record, NULL, 0);
+    }
     scheduler_submit(record, stream, NULL, 0);
     event_note(event, record);
     return CUDA_SUCCESS;
@@ -162,8 +167,7 @@ DRIVER_CALL(cuCtxRecordEvent, (CUcontext context, CUevent event), context_record
 
 /* Waiting. */
 
-/* What the event recorded last, held; NULL if nothing, or if that was captured. */
-static struct operation *event_recorded(struct event *event) {
+struct operation *event_recorded(struct event *event) {
     pthread_mutex_lock(&scheduler_lock);
     struct operation *const record = event->recorded != NULL ? operation_hold(event->recorded) : NULL;
     pthread_mutex_unlock(&scheduler_lock);
@@ -200,8 +204,14 @@ static CUresult stream_wait_event(struct thread *thread, CUstream stream_handle,
     const bool external = (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
     result = wait_captured(stream, event, external);
     if (result != CUDA_ERROR_NOT_READY) return result;
+    if (external) { /* a node that waits for what is recorded last when the graph is launched */
+        struct operation *const node = operation_new(OPERATION_WAIT);
+        if (node == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+        node->event = event;
+        return capture_or_submit(stream, node, NULL, 0);
+    }
     struct operation *const record = event_recorded(event);
-    if (!external && (record == NULL || (operation_is_done(record) && !races_are_on()))) {
+    if (record == NULL || (operation_is_done(record) && !races_are_on())) {
         operation_drop(record);
         return CUDA_SUCCESS;
     }

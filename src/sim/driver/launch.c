@@ -49,16 +49,21 @@ CUresult launch_submit(struct stream *stream, struct operation *kernel) {
     return result;
 }
 
+CUresult launch_check(const void *function, const struct context *context, const unsigned grid[3],
+                      const unsigned block[3]) {
+    const CUresult result = module_function_check(function, context);
+    if (result != CUDA_SUCCESS) return result;
+    for (int i = 0; i < 3; i++)
+        if (grid[i] == 0 || block[i] == 0) return CUDA_ERROR_INVALID_VALUE;
+    return (uint64_t)block[0] * block[1] * block[2] > BLOCK_THREADS_MAX ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 static CUresult launch(struct thread *thread, CUfunction function, const unsigned grid[3], const unsigned block[3],
                        CUstream handle) {
     struct stream *stream;
     CUresult result = stream_named(thread, handle, &stream);
+    if (result == CUDA_SUCCESS) result = launch_check(function, stream->context, grid, block);
     if (result != CUDA_SUCCESS) return result;
-    result = module_function_check(function, stream->context);
-    if (result != CUDA_SUCCESS) return result;
-    for (int i = 0; i < 3; i++)
-        if (grid[i] == 0 || block[i] == 0) return CUDA_ERROR_INVALID_VALUE;
-    if ((uint64_t)block[0] * block[1] * block[2] > BLOCK_THREADS_MAX) return CUDA_ERROR_INVALID_VALUE;
     struct operation *const kernel = operation_new(OPERATION_KERNEL);
     if (kernel == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     kernel->kernel.microseconds = settings.kernel_us;

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #include "bits.h"
-#include "driver.h"
+#include "graph.h"
 
 enum { PITCH_ALIGNMENT = 512 };
 
@@ -241,6 +241,8 @@ bool memory_may_use(const struct allocation *allocation, const struct context *c
         return (atomic_load(&context->peers) >> allocation->device->ordinal & 1) != 0;
     case ALLOCATION_POOL:
         return pool_may_access(allocation->pool, context->device);
+    case ALLOCATION_GRAPH:
+        return (allocation->graph_memory->readers_writers >> context->device->ordinal & 1) != 0;
     default:
         return true;
     }
@@ -250,6 +252,7 @@ bool memory_accessible(const struct context *context, uint64_t address, size_t b
     pthread_mutex_lock(&memory_lock);
     const struct allocation *const allocation = memory_find(address);
     const bool accessible = (allocation != NULL && address + bytes <= allocation->address + allocation->bytes &&
+                             (allocation->kind != ALLOCATION_GRAPH || allocation->graph_memory->uses > 0) &&
                              memory_may_use(allocation, context)) ||
                             pools_hold(context, address, bytes);
     pthread_mutex_unlock(&memory_lock);
@@ -327,6 +330,7 @@ DRIVER_CALL(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned fl
 /* Whether it can be freed; if so, no other free of it can begin. Under memory_lock. */
 static CUresult begin_free(struct allocation *allocation, uint64_t address) {
     if (allocation == NULL || allocation->address != address || allocation->leaving) return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->kind == ALLOCATION_GRAPH) return graph_memory_free_begin(allocation->graph_memory);
     if (allocation->kind != ALLOCATION_PLAIN && allocation->kind != ALLOCATION_POOL &&
         allocation->kind != ALLOCATION_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -359,6 +363,8 @@ static CUresult memory_free(struct thread *thread, CUdeviceptr address) {
     if (result == CUDA_SUCCESS) {
         if (allocation->kind == ALLOCATION_POOL)
             pool_free(allocation, NULL, NULL);
+        else if (allocation->kind == ALLOCATION_GRAPH)
+            graph_memory_free_end(allocation->graph_memory);
         else
             memory_discard(allocation);
     }

@@ -92,13 +92,12 @@ static void the_old_form_finds_the_same(void **state) {
 
 static void what_is_not_simulated_answers_801_and_is_counted(void **state) {
     (void)state;
-    CUgraphExec exec;
     fresh_context();
     sim_reset_calls();
     assert_null(sim_unsimulated_name());
-    CHECK_CODE(cuGraphExecDestroy(NULL), CUDA_ERROR_NOT_SUPPORTED);
-    CHECK_CODE(cuGraphInstantiateWithFlags(&exec, NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(sim_calls("cuGraphExecDestroy"), 1);
+    CHECK_CODE(cuGraphicsUnregisterResource(NULL), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_CODE(cuGraphDebugDotPrint(NULL, "", 0), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(sim_calls("cuGraphicsUnregisterResource"), 1);
     assert_int_equal(sim_unsimulated_calls(), 2);
     assert_non_null(sim_unsimulated_name());
 }
