@@ -84,7 +84,7 @@ enum sim_race_kind {
     SIM_RACE_GIVEN_EARLY,   /* a block was given out, though an earlier use of its bytes may still run */
     SIM_RACE_GIVEN_TWICE,   /* a block was given out, though some of its bytes are in another live block */
     SIM_RACE_USED_EARLY,    /* a use that does not come after the stream-ordered allocation of its block */
-    SIM_RACE_FREED_EARLY,   /* a stream-ordered free that does not come after a use */
+    SIM_RACE_FREED_EARLY,   /* a stream-ordered free that does not come after a use, or after the allocation */
     SIM_RACE_USED_FREED,    /* a use that was submitted after the free */
     SIM_RACE_NOT_ALLOCATED, /* a use of bytes that were never in a block; `earlier` is empty */
     SIM_RACE_KINDS
@@ -131,7 +131,8 @@ int sim_block_allocated(uint64_t address, size_t bytes);
 int sim_block_allocated_async(uint64_t address, size_t bytes, void *stream);
 /* Right before cudaFree: uses that are submitted later are uses after the free. 1 if no live block begins there. */
 int sim_block_freed(uint64_t address);
-/* Right before cudaFreeAsync: the same, and all earlier uses must be ordered before this point of the stream. */
+/* Right before cudaFreeAsync: the same, and the allocation and all uses of the block must be ordered before this point
+ * of the stream. */
 int sim_block_freed_async(uint64_t address, void *stream);
 /* That free, noted last at this address, was refused: the block lives on. */
 int sim_block_kept(uint64_t address);

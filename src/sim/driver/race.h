@@ -91,7 +91,7 @@ struct race_use *race_use_new(uint32_t track, uint64_t position, const struct si
 void race_use_drop(struct race_use *use);
 
 void race_map_reset(void);
-/* A use whose clock is in the making. Takes over the reference, as the next three do. */
+/* A use whose clock is in the making. Takes over the reference, as those below do. */
 void race_map_use(struct race_use *use, enum race_liveness liveness);
 /* PLAIN: must be observed; else must come before the clock in the making. */
 void race_map_allocate(struct race_use *use, enum race_block_kind kind, const void *owner, uint64_t owner_id);

@@ -43,6 +43,14 @@ void race_use_drop(struct race_use *use) {
     if (use != NULL && --use->references == 0) free(use);
 }
 
+/* The same use of another block. Takes over the reference. */
+static struct race_use *use_in_life(struct race_use *use, uint64_t life) {
+    struct race_use *const other = race_use_new(use->track, use->position, &use->side);
+    other->side.life = life;
+    race_use_drop(use);
+    return other;
+}
+
 static struct race_block *block_hold(struct race_block *block) {
     block->references++;
     return block;
@@ -61,6 +69,8 @@ static bool block_is_live(const struct race_block *block) {
 
 /* The history of a region. */
 
+typedef bool (*use_test)(const struct race_use *use);
+
 static bool is_observed(const struct race_use *use) {
     return race_clock_observed(use->track, use->position);
 }
@@ -76,7 +86,7 @@ static void history_clear(struct region *region) {
 }
 
 /* Forgets the reads for which `done` holds. */
-static void reads_filter(struct region *region, bool (*done)(const struct race_use *use)) {
+static void reads_filter(struct region *region, use_test done) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < region->read_count; i++) {
         if (done(region->reads[i]))
@@ -242,6 +252,7 @@ void race_map_use(struct race_use *use, enum race_liveness liveness) {
         for (size_t i = first; i < region_count && regions[i].address < end; i++) {
             struct region *const region = &regions[i];
             history_settle(region);
+            if (use->side.life != region->block->life) use = use_in_life(use, region->block->life);
             if (!check_block(use, region->block, liveness)) continue;
             check_history(use, region);
             if (use->side.writes)
@@ -257,22 +268,26 @@ void race_map_use(struct race_use *use, enum race_liveness liveness) {
 
 /* Blocks. */
 
-/* Reports what used the region and is not over at `later`, and forgets it. */
-static void check_over(enum sim_race_kind kind, const struct race_use *later, struct region *region,
-                       bool (*is_over)(const struct race_use *use)) {
-    if (region->write != NULL && !is_over(region->write)) {
-        race_report(kind, region->write, later);
+static bool check_use(enum sim_race_kind kind, const struct race_use *use, const struct race_use *later, uint64_t life,
+                      use_test is_over) {
+    if (is_over(use) || (life != 0 && use->side.life != life)) return true;
+    race_report(kind, use, later);
+    return false;
+}
+
+/* Reports what used the region, in this life or in any (0), and is not over at `later`; and forgets it. */
+static void check_over(enum sim_race_kind kind, struct region *region, const struct race_use *later, uint64_t life,
+                       use_test is_over) {
+    if (region->write != NULL && !check_use(kind, region->write, later, life, is_over)) {
         race_use_drop(region->write);
         region->write = NULL;
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < region->read_count; i++) {
-        if (is_over(region->reads[i])) {
+        if (check_use(kind, region->reads[i], later, life, is_over))
             region->reads[kept++] = region->reads[i];
-        } else {
-            race_report(kind, region->reads[i], later);
+        else
             race_use_drop(region->reads[i]);
-        }
     }
     region->read_count = kept;
 }
@@ -317,8 +332,8 @@ void race_map_allocate(struct race_use *use, enum race_block_kind kind, const vo
         history_settle(region);
         if (region->block->kind != RACE_GRAPH && block_is_live(region->block))
             race_report(SIM_RACE_GIVEN_TWICE, region->block->allocated, use);
-        if (kind == RACE_PLAIN) check_over(SIM_RACE_GIVEN_EARLY, use, region, is_observed);
-        if (kind == RACE_ASYNC) check_over(SIM_RACE_GIVEN_EARLY, use, region, is_before);
+        if (kind == RACE_PLAIN) check_over(SIM_RACE_GIVEN_EARLY, region, use, 0, is_observed);
+        if (kind == RACE_ASYNC) check_over(SIM_RACE_GIVEN_EARLY, region, use, 0, is_before);
         block_drop(region->block);
         region->block = block_hold(block);
         address = region->end;
@@ -344,7 +359,8 @@ bool race_map_free(struct race_use *use, bool ordered) {
     use->side.bytes = block->bytes;
     use->side.life = block->life;
     for (size_t i = map_find(block->address); ordered && i < region_count && regions[i].block == block; i++)
-        check_over(SIM_RACE_FREED_EARLY, use, &regions[i], is_before);
+        check_over(SIM_RACE_FREED_EARLY, &regions[i], use, block->life, is_before);
+    if (ordered && !is_before(block->allocated)) race_report(SIM_RACE_FREED_EARLY, block->allocated, use);
     block->freed = use;
     return true;
 }

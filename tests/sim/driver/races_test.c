@@ -456,6 +456,31 @@ static void an_async_free_that_a_use_does_not_precede(void **state) {
     }
 }
 
+static void an_async_free_that_the_allocation_does_not_precede(void **state) {
+    (void)state;
+    const CUdeviceptr memory = races_fresh();
+    CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 2; i++) { /* the second time the block was used in its former life only */
+        allocated_async(memory, a);
+        if (i == 0) writes(a, "user", memory);
+        if (i == 0) freed(memory);
+    }
+    freed_async(memory, b);
+    one_race(SIM_RACE_FREED_EARLY, "allocation", "free");
+}
+
+static void a_use_of_two_blocks(void **state) {
+    (void)state;
+    const CUdeviceptr memory = races_fresh();
+    CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+    allocated(memory);
+    allocated(memory + BLOCK_BYTES);
+    use(a, "both", memory, 2 * BLOCK_BYTES, true);
+    freed_async(memory + BLOCK_BYTES, b);
+    const struct sim_race race = one_race(SIM_RACE_FREED_EARLY, "both", "free");
+    assert_int_equal(race.earlier.life, 2);
+}
+
 static void a_use_before_its_async_allocation(void **state) {
     (void)state;
     for (int ordered = 0; ordered < 2; ordered++) {
@@ -1002,6 +1027,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_use_after_the_free),
     cmocka_unit_test(a_use_after_an_async_free_on_another_stream),
     cmocka_unit_test(an_async_free_that_a_use_does_not_precede),
+    cmocka_unit_test(an_async_free_that_the_allocation_does_not_precede),
+    cmocka_unit_test(a_use_of_two_blocks),
     cmocka_unit_test(a_use_before_its_async_allocation),
     cmocka_unit_test(given_to_another_stream_too_early),
     cmocka_unit_test(given_again_on_the_same_stream),
