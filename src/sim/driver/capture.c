@@ -140,25 +140,26 @@ CUresult capture_refuse_unsafe_slow(const struct thread *thread) {
 /* Which captures a call on a context conflicts with. */
 enum scope { BLOCKING_OF_CONTEXT, ALL_OF_CONTEXT, ALL_OF_DEVICE };
 
-static bool is_in_scope(const struct stream *stream, const struct context *context, enum scope scope) {
+static bool is_in_scope(const struct stream *stream, const struct context *context, const struct green *green,
+                        enum scope scope) {
     switch (scope) {
     case BLOCKING_OF_CONTEXT:
         return stream->context == context && stream_is_blocking(stream);
     case ALL_OF_CONTEXT:
-        return stream->context == context;
+        return stream->context == context && (green == NULL || stream->green == green);
     default:
         return stream->context->device == context->device;
     }
 }
 
 /* Invalidates them; was there any? */
-static bool invalidate(const struct context *context, enum scope scope) {
+static bool invalidate(const struct context *context, const struct green *green, enum scope scope) {
     bool found = false;
     if (LIKELY(atomic_load_explicit(&capture_running, memory_order_acquire) == 0)) return false;
     pthread_mutex_lock(&scheduler_lock);
     for (struct capture *capture = captures; capture != NULL; capture = capture->next) {
         for (const struct stream *stream = capture->streams; stream != NULL; stream = stream->next_captured) {
-            if (!is_in_scope(stream, context, scope)) continue;
+            if (!is_in_scope(stream, context, green, scope)) continue;
             capture->invalidated = true;
             found = true;
         }
@@ -168,15 +169,15 @@ static bool invalidate(const struct context *context, enum scope scope) {
 }
 
 CUresult capture_refuse_device(const struct context *context) {
-    return invalidate(context, ALL_OF_DEVICE) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+    return invalidate(context, NULL, ALL_OF_DEVICE) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult capture_refuse_context(const struct context *context) {
-    return invalidate(context, ALL_OF_CONTEXT) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+CUresult capture_refuse_context(const struct context *context, const struct green *green) {
+    return invalidate(context, green, ALL_OF_CONTEXT) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
 CUresult capture_refuse_implicit(const struct context *context) {
-    return invalidate(context, BLOCKING_OF_CONTEXT) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+    return invalidate(context, NULL, BLOCKING_OF_CONTEXT) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 CUresult capture_refuse_stream(struct stream *stream, bool mode_matters) {
@@ -250,7 +251,7 @@ static CUresult stream_begin_capture(struct thread *thread, CUstream handle, CUs
     CUresult result = stream_named(thread, handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
-    if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (handle == CU_STREAM_LEGACY) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&scheduler_lock);
     result = stream->capture != NULL ? CUDA_ERROR_ILLEGAL_STATE : capture_begin(stream, thread, mode, NULL, &after);
     pthread_mutex_unlock(&scheduler_lock);
@@ -269,7 +270,7 @@ static CUresult begin_capture_to_graph(struct thread *thread, CUstream handle, C
     CUresult result = stream_named(thread, handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (!is_mode(mode) || graph_named(graph_handle, &graph) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-    if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (handle == CU_STREAM_LEGACY) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&scheduler_lock);
     result = graph_nodes_named(graph, after_handles, count, &after);
     if (result == CUDA_SUCCESS && stream->capture != NULL) result = CUDA_ERROR_ILLEGAL_STATE;

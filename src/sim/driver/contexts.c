@@ -24,7 +24,7 @@ static const size_t limit_defaults[CONTEXT_LIMITS] = {
 };
 
 static CUresult context_activate(struct context *context) {
-    struct stream *const legacy = stream_new(context, 0, 0, true);
+    struct stream *const legacy = stream_new(context, NULL, 0, 0, true);
     if (legacy == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     context->legacy = legacy;
     for (int i = 0; i < CONTEXT_LIMITS; i++) atomic_store(&context->limits[i], limit_defaults[i]);
@@ -62,15 +62,21 @@ CUresult contexts_start(void) {
     return CUDA_SUCCESS;
 }
 
-static CUresult context_usable(const struct context *context) {
-    if (context == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-    if (!atomic_load_explicit(&context->active, memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return (CUresult)atomic_load_explicit(&context->error, memory_order_relaxed);
+/* What stands behind a handle: for a green context's, its primary context. */
+static CUresult context_behind(struct context *handle, struct context **context) {
+    *context = handle;
+    if (handle == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!atomic_load_explicit(&handle->active, memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (UNLIKELY(handle->green != NULL)) {
+        *context = handle->green->primary;
+        const CUresult result = green_usable(handle->green);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return (CUresult)atomic_load_explicit(&(*context)->error, memory_order_relaxed);
 }
 
 CUresult context_current(const struct thread *thread, struct context **context) {
-    *context = thread->current;
-    return context_usable(thread->current);
+    return context_behind(thread->current, context);
 }
 
 CUresult context_named(const struct thread *thread, CUcontext handle, struct context **context) {
@@ -78,12 +84,17 @@ CUresult context_named(const struct thread *thread, CUcontext handle, struct con
     *context = (struct context *)handle;
     switch (handle_state_of(&context_table, handle)) {
     case HANDLE_LIVE:
-        return context_usable(*context);
+        return context_behind((struct context *)handle, context);
     case HANDLE_DEAD:
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     default:
         return CUDA_ERROR_INVALID_CONTEXT;
     }
+}
+
+struct green *context_green(const struct thread *thread, CUcontext handle) {
+    const struct context *const context = handle != NULL ? (const struct context *)handle : thread->current;
+    return context != NULL ? context->green : NULL;
 }
 
 void context_fail(struct context *context, CUresult error) {
@@ -93,7 +104,7 @@ void context_fail(struct context *context, CUresult error) {
 
 /* The primary context of a device. */
 
-static CUresult primary_retain(CUcontext *context, CUdevice ordinal) {
+CUresult primary_retain(CUcontext *context, CUdevice ordinal) {
     struct device *const device = device_of(ordinal);
     if (context == NULL) return CUDA_ERROR_INVALID_VALUE;
     if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
@@ -114,7 +125,7 @@ static void primary_end(struct device *device) {
     if (atomic_exchange(&device->primary->active, false)) context_discard(device->primary);
 }
 
-static CUresult primary_release(CUdevice ordinal) {
+CUresult primary_release(CUdevice ordinal) {
     struct device *const device = device_of(ordinal);
     if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
@@ -237,7 +248,8 @@ DRIVER_CALL(cuCtxCreate_v4, (CUcontext * context, CUctxCreateParams *parameters,
 
 static CUresult context_destroy(struct thread *thread, CUcontext handle) {
     struct context *const context = (struct context *)handle;
-    if (handle_state_of(&context_table, handle) != HANDLE_LIVE || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+    if (handle_state_of(&context_table, handle) != HANDLE_LIVE || context->primary || context->green != NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (!handle_kill(context)) return CUDA_ERROR_INVALID_CONTEXT;
     atomic_store(&context->active, false);
     if (thread->current == context) current_pop(thread, NULL);
@@ -332,13 +344,28 @@ static CUresult context_priority_range(const struct thread *thread, int *least, 
 }
 DRIVER_CALL(cuCtxGetStreamPriorityRange, (int *least, int *greatest), context_priority_range(thread, least, greatest))
 
+static CUresult wait_for_green(struct context *context, const struct green *green) {
+    struct operation *const all = operation_new(OPERATION_RECORD);
+    if (all == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    scheduler_submit_after_context(all, context, green);
+    scheduler_wait(all);
+    races_operation_observed(all);
+    operation_drop(all);
+    return CUDA_SUCCESS;
+}
+
 static CUresult context_synchronize(const struct thread *thread, CUcontext handle) {
     struct context *context;
     CUresult result = context_named(thread, handle, &context);
     if (result != CUDA_SUCCESS) return result;
     result = capture_refuse_device(context);
     if (result != CUDA_SUCCESS) return result;
-    scheduler_wait_context(context);
+    const struct green *const green = context_green(thread, handle);
+    if (green != NULL)
+        result = wait_for_green(context, green);
+    else
+        scheduler_wait_context(context);
+    if (result != CUDA_SUCCESS) return result;
     pools_after_synchronize();
     return (CUresult)atomic_load(&context->error);
 }

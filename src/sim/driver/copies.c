@@ -25,8 +25,7 @@ static void observe(const struct operation *operation) {
 static CUresult finish(struct thread *thread, struct stream *stream, struct operation *operation, enum timing timing) {
     CUresult result = CUDA_SUCCESS;
     if (timing == SYNCHRONOUS) {
-        result = capture_refuse_implicit(stream->context);
-        if (result == CUDA_SUCCESS) result = capture_refuse_synchronous(thread, stream);
+        result = capture_refuse_synchronous(thread, stream);
     }
     if (result != CUDA_SUCCESS) {
         operation_drop(operation);

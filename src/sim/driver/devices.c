@@ -163,7 +163,7 @@ static int attribute_value(const struct device *device, CUdevice_attribute attri
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         return PCI_BUS_FIRST + device->physical;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        return 132;
+        return DEVICE_MULTIPROCESSORS;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
         return 32;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:

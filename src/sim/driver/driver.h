@@ -28,6 +28,7 @@
 enum {
     DEVICE_MAX = 16,
     CONTEXT_STACK_MAX = 64,
+    DEVICE_MULTIPROCESSORS = 132,
     MEMORY_UNIT = 512, /* bytes; addresses and small sizes are multiples of it */
     CHUNK_SHIFT = 21,
     CHUNK_BYTES = 1 << CHUNK_SHIFT, /* device memory is taken and given back in pieces of 2 MiB */
@@ -233,6 +234,7 @@ struct context {
     struct handle handle;
     struct device *device;
     bool primary;
+    struct green *green; /* whose handle this is, and nothing else; or NULL */
     unsigned api_version;
     _Atomic(unsigned) flags;
     _Atomic(bool) active;
@@ -266,7 +268,11 @@ CUresult contexts_start(void);
 CUresult context_current(const struct thread *thread, struct context **context);
 /* The same for a handle; NULL is the current one. */
 CUresult context_named(const struct thread *thread, CUcontext handle, struct context **context);
+/* The green context whose handle was named so, or is current; NULL for others. */
+struct green *context_green(const struct thread *thread, CUcontext handle);
 void context_fail(struct context *context, CUresult error);
+CUresult primary_retain(CUcontext *context, CUdevice ordinal);
+CUresult primary_release(CUdevice ordinal);
 
 /* ---- backing.c: address ranges and the memory behind them ---- */
 
@@ -571,8 +577,8 @@ static inline CUresult capture_refuse_unsafe(const struct thread *thread) {
     if (LIKELY(atomic_load_explicit(&capture_running, memory_order_acquire) == 0)) return CUDA_SUCCESS;
     return capture_refuse_unsafe_slow(thread);
 }
-/* For work of a whole context: 900 while any of its streams captures. */
-CUresult capture_refuse_context(const struct context *context);
+/* For work of a whole context, or a green one within it: 900 while any of its streams captures. */
+CUresult capture_refuse_context(const struct context *context, const struct green *green);
 /* For a synchronise of a context: 900 while any stream of its device captures. */
 CUresult capture_refuse_device(const struct context *context);
 /* For work on the legacy stream: 906 while a blocking stream of the context captures. */
@@ -628,7 +634,8 @@ extern struct handle_table stream_table;
 CUresult stream_named(struct thread *thread, CUstream handle, struct stream **stream);
 CUresult stream_create(const struct thread *thread, CUstream *handle, unsigned flags, int priority);
 CUresult stream_destroy(CUstream handle);
-struct stream *stream_new(struct context *context, unsigned flags, int priority, bool legacy);
+CUresult stream_create_in(struct context *context, struct green *green, CUstream *handle, unsigned flags, int priority);
+struct stream *stream_new(struct context *context, struct green *green, unsigned flags, int priority, bool legacy);
 /* Under scheduler_lock. */
 void stream_drop(struct stream *stream);
 static inline bool stream_is_blocking(const struct stream *stream) {
@@ -643,11 +650,18 @@ void streams_thread_discard(struct thread *thread);
 
 struct green {
     struct handle handle;
+    struct context *context; /* its other handle */
     struct context *primary;
-    uint64_t id;
+    uint64_t primary_id; /* of its life */
+    uint64_t id;         /* never reused */
+    CUdevSmResource part;
+    struct stream *default_stream;
     struct operation *barrier; /* as a context's; scheduler_lock */
     struct race_context race;
 };
+
+/* 709 where it, or its primary context, is gone. */
+CUresult green_usable(const struct green *green);
 
 /* ---- events.c ---- */
 
@@ -667,6 +681,9 @@ CUresult event_named(CUevent handle, struct event **event);
 struct operation *event_recorded(struct event *event);
 /* Takes over the reference to what records it now. */
 void event_note(struct event *event, struct operation *record);
+/* Everything that a context, or a green one within it, was given so far; or is given from now on. */
+CUresult event_record_context(CUevent handle, struct context *context, const struct green *green);
+CUresult event_wait_context(CUevent handle, struct context *context, struct green *green);
 void events_context_discard(struct context *context);
 
 /* ---- copies.c: checked work that is not yet submitted ---- */

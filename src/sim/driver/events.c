@@ -146,22 +146,24 @@ DRIVER_STREAM_CALL(cuEventRecord, _ptsz, (CUevent event, CUstream stream),
 DRIVER_STREAM_CALL(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned flags),
                    event_record(thread, event, STREAM(stream), flags))
 
-/* Everything that the context was given so far, on whatever stream. */
-static CUresult context_record_event(const struct thread *thread, CUcontext context_handle, CUevent handle) {
-    struct context *context;
+CUresult event_record_context(CUevent handle, struct context *context, const struct green *green) {
     struct event *event;
-    CUresult result = context_named(thread, context_handle, &context);
-    if (result != CUDA_SUCCESS) return result;
-    result = event_named(handle, &event);
+    CUresult result = event_named(handle, &event);
     if (result != CUDA_SUCCESS) return result;
     if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
-    result = capture_refuse_context(context);
+    result = capture_refuse_context(context, green);
     if (result != CUDA_SUCCESS) return result;
     struct operation *const record = record_new(event);
     if (record == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    scheduler_submit_after_context(record, context, NULL);
+    scheduler_submit_after_context(record, context, green);
     event_note(event, record);
     return CUDA_SUCCESS;
+}
+
+static CUresult context_record_event(const struct thread *thread, CUcontext handle, CUevent event) {
+    struct context *context;
+    const CUresult result = context_named(thread, handle, &context);
+    return result == CUDA_SUCCESS ? event_record_context(event, context, context_green(thread, handle)) : result;
 }
 DRIVER_CALL(cuCtxRecordEvent, (CUcontext context, CUevent event), context_record_event(thread, context, event))
 
@@ -223,22 +225,37 @@ static CUresult stream_wait_event(struct thread *thread, CUstream stream_handle,
 DRIVER_STREAM_CALL(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags),
                    stream_wait_event(thread, STREAM(stream), event, flags))
 
-static CUresult context_wait_event(const struct thread *thread, CUcontext context_handle, CUevent handle) {
-    struct context *context;
+/* 900 if the event was recorded in a capture that goes on, which that ends; 907 after its end. */
+static CUresult refuse_captured(struct event *event) {
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&scheduler_lock);
+    if (event->capture != NULL) {
+        result = event->capture->ended ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        event->capture->invalidated = true;
+    }
+    pthread_mutex_unlock(&scheduler_lock);
+    return result;
+}
+
+CUresult event_wait_context(CUevent handle, struct context *context, struct green *green) {
     struct event *event;
-    CUresult result = context_named(thread, context_handle, &context);
-    if (result != CUDA_SUCCESS) return result;
-    result = event_named(handle, &event);
-    if (result != CUDA_SUCCESS) return result;
-    result = capture_refuse_context(context);
+    CUresult result = event_named(handle, &event);
+    if (result == CUDA_SUCCESS) result = refuse_captured(event);
+    if (result == CUDA_SUCCESS) result = capture_refuse_context(context, green);
     if (result != CUDA_SUCCESS) return result;
     struct operation *const record = event_recorded(event);
     if (record == NULL) return CUDA_SUCCESS;
     struct operation *const wait = operation_new(OPERATION_WAIT);
-    if (wait != NULL) scheduler_submit_before_context(wait, context, NULL, record);
+    if (wait != NULL) scheduler_submit_before_context(wait, context, green, record);
     operation_drop(wait);
     operation_drop(record);
     return wait != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult context_wait_event(const struct thread *thread, CUcontext handle, CUevent event) {
+    struct context *context;
+    const CUresult result = context_named(thread, handle, &context);
+    return result == CUDA_SUCCESS ? event_wait_context(event, context, context_green(thread, handle)) : result;
 }
 DRIVER_CALL(cuCtxWaitEvent, (CUcontext context, CUevent event), context_wait_event(thread, context, event))
 

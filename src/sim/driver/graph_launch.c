@@ -289,7 +289,7 @@ static CUresult branches_prepare(struct graph_exec *exec, const struct stream *l
             (!atomic_load(&context->active) || atomic_load(&context->id) != branch->context_id))
             return CUDA_ERROR_CONTEXT_IS_DESTROYED;
         if (branch_lives(branch)) continue;
-        branch->stream = stream_new(context, CU_STREAM_NON_BLOCKING, 0, false);
+        branch->stream = stream_new(context, NULL, CU_STREAM_NON_BLOCKING, 0, false);
         if (branch->stream == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
         branch->made_in = context;
         branch->made_in_id = atomic_load(&context->id);

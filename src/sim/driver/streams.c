@@ -13,10 +13,11 @@ struct handle_table stream_table = HANDLE_TABLE(struct stream, STREAM_MAX, false
 
 static _Atomic(uint64_t) stream_ids;
 
-struct stream *stream_new(struct context *context, unsigned flags, int priority, bool legacy) {
+struct stream *stream_new(struct context *context, struct green *green, unsigned flags, int priority, bool legacy) {
     struct stream *const stream = handle_new(&stream_table);
     if (stream == NULL) return NULL;
     stream->context = context;
+    stream->green = green;
     stream->flags = flags;
     stream->priority = priority;
     stream->legacy = legacy;
@@ -85,7 +86,7 @@ static CUresult per_thread_stream(struct thread *thread, struct context *context
         }
     }
     struct thread_stream *const entry = malloc(sizeof(*entry));
-    *stream = entry != NULL ? stream_new(context, 0, 0, false) : NULL;
+    *stream = entry != NULL ? stream_new(context, NULL, 0, 0, false) : NULL;
     if (*stream == NULL) {
         free(entry);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -100,8 +101,12 @@ CUresult stream_named(struct thread *thread, CUstream handle, struct stream **st
         struct context *context;
         const CUresult result = context_current(thread, &context);
         if (result != CUDA_SUCCESS) return result;
-        if (handle == CU_STREAM_PER_THREAD) return per_thread_stream(thread, context, stream);
-        *stream = context->legacy;
+        const struct green *const green = thread->current->green;
+        if (handle == CU_STREAM_PER_THREAD) {
+            if (UNLIKELY(green != NULL)) return CUDA_ERROR_INVALID_HANDLE;
+            return per_thread_stream(thread, context, stream);
+        }
+        *stream = LIKELY(green == NULL) ? context->legacy : green->default_stream;
         return CUDA_SUCCESS;
     }
     const CUresult result = handle_check(&stream_table, handle);
@@ -114,18 +119,23 @@ static bool is_created(CUstream handle) {
     return handle != NULL && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;
 }
 
-CUresult stream_create(const struct thread *thread, CUstream *handle, unsigned flags, int priority) {
-    struct context *context;
-    const CUresult result = context_current(thread, &context);
-    if (result != CUDA_SUCCESS) return result;
+CUresult stream_create_in(struct context *context, struct green *green, CUstream *handle, unsigned flags,
+                          int priority) {
     if (handle == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
     if (priority > 0) priority = 0;
     if (priority < STREAM_PRIORITY_GREATEST) priority = STREAM_PRIORITY_GREATEST;
-    struct stream *const stream = stream_new(context, flags, priority, false);
+    struct stream *const stream = stream_new(context, green, flags, priority, false);
     if (stream == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     handle_publish(stream);
     *handle = (CUstream)stream;
     return CUDA_SUCCESS;
+}
+
+CUresult stream_create(const struct thread *thread, CUstream *handle, unsigned flags, int priority) {
+    struct context *context;
+    const CUresult result = context_current(thread, &context);
+    if (result != CUDA_SUCCESS) return result;
+    return stream_create_in(context, context_green(thread, NULL), handle, flags, priority);
 }
 DRIVER_CALL(cuStreamCreate, (CUstream * stream, unsigned flags), stream_create(thread, stream, flags, 0))
 DRIVER_CALL(cuStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority),
@@ -215,6 +225,7 @@ static CUresult stream_get_device(struct thread *thread, CUstream handle, CUdevi
 DRIVER_STREAM_CALL(cuStreamGetDevice, _ptsz, (CUstream stream, CUdevice *device),
                    stream_get_device(thread, STREAM(stream), device))
 
+/* By what handle a program knows the context; of a green context's stream, that is the green one's. */
 static CUresult stream_get_context(struct thread *thread, CUstream handle, CUcontext *context) {
     struct stream *stream;
     CUresult result = stream_named(thread, handle, &stream);
@@ -222,17 +233,28 @@ static CUresult stream_get_context(struct thread *thread, CUstream handle, CUcon
     if (context == NULL) return CUDA_ERROR_INVALID_VALUE;
     result = capture_refuse_stream(stream, true);
     if (result != CUDA_SUCCESS) return result;
-    *context = (CUcontext)stream->context;
+    *context = (CUcontext)(stream->green != NULL ? stream->green->context : stream->context);
     return CUDA_SUCCESS;
 }
 DRIVER_STREAM_CALL(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *context),
                    stream_get_context(thread, STREAM(stream), context))
 
-/* No stream of a green context exists here. */
+/* The primary context, and the green one within it; `context` NULL: only that. */
 static CUresult stream_get_contexts(struct thread *thread, CUstream handle, CUcontext *context, CUgreenCtx *green) {
-    const CUresult result = stream_get_context(thread, handle, context);
-    if (result == CUDA_SUCCESS && green != NULL) *green = NULL;
-    return result;
+    struct stream *stream;
+    CUresult result = stream_named(thread, handle, &stream);
+    if (result == CUDA_SUCCESS) result = capture_refuse_stream(stream, true);
+    if (result != CUDA_SUCCESS) return result;
+    if (context != NULL) *context = (CUcontext)stream->context;
+    if (green != NULL) *green = (CUgreenCtx)stream->green;
+    return CUDA_SUCCESS;
 }
 DRIVER_STREAM_CALL(cuStreamGetCtx_v2, _ptsz, (CUstream stream, CUcontext *context, CUgreenCtx *green),
-                   stream_get_contexts(thread, STREAM(stream), context, green))
+                   context == NULL ? CUDA_ERROR_INVALID_VALUE
+                                   : stream_get_contexts(thread, STREAM(stream), context, green))
+
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green) {
+    DRIVER_ENTER(cuStreamGetGreenCtx);
+    if (green == NULL) return CUDA_ERROR_INVALID_VALUE;
+    return stream_get_contexts(thread, stream != NULL ? stream : CU_STREAM_LEGACY, NULL, green);
+}

@@ -135,6 +135,8 @@ static const struct code codes[] = {
     CODE(ERROR_TIMEOUT, "wait operation timed out"),
     CODE(ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph update was not performed because it included changes which "
                                           "violated constraints specific to instantiated graph update"),
+    CODE(ERROR_INVALID_RESOURCE_TYPE, "invalid resource type"),
+    CODE(ERROR_INVALID_RESOURCE_CONFIGURATION, "invalid resource configuration"),
     CODE(ERROR_EXTERNAL_DEVICE, "an async error has occured in external entity outside of CUDA"),
     CODE(ERROR_UNKNOWN, "unknown error"),
 #undef CODE
