@@ -2,6 +2,7 @@
  *
  * Streams: their kinds, their order, what is asked of them.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -24,6 +25,10 @@ static void kinds_and_wrong_arguments(void **state) {
     assert_int_equal(flags, 0);
 }
 
+static void CUDA_CB no_work(void *unused) {
+    (void)unused;
+}
+
 static void dead_and_foreign_handles(void **state) {
     (void)state;
     fresh_context();
@@ -39,6 +44,29 @@ static void dead_and_foreign_handles(void **state) {
     CHECK_CODE(cuStreamWaitEvent(stream, event, 0), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CHECK_CODE(cuStreamIsCapturing(stream, &status), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CHECK_CODE(cuStreamGetId(stream, &id), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CUdeviceptr memory;
+    CUcontext context;
+    CUdevice device;
+    CUgraph graph;
+    unsigned flags;
+    const struct sim_kernel nothing = {0};
+    CHECK_CODE(cuStreamGetCtx(stream, &context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuStreamGetDevice(stream, &device), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuStreamGetFlags(stream, &flags), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuStreamEndCapture(stream, &graph), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuLaunchHostFunc(stream, no_work, NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE((CUresult)sim_launch(&nothing, stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuEventRecord(event, stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuMemAllocAsync(&memory, 64, stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK(cuMemAllocAsync(&memory, 64, NULL));
+    CHECK_CODE(cuMemFreeAsync(memory, stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK(cuMemFreeAsync(memory, NULL));
+    CHECK(cuEventDestroy(event));
+    CHECK_CODE(cuEventRecord(event, NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuEventQuery(event), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuEventSynchronize(event), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_CODE(cuStreamWaitEvent(NULL, event, 0), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CHECK_CODE(cuStreamDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(cuStreamDestroy(CU_STREAM_LEGACY), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(cuStreamDestroy(CU_STREAM_PER_THREAD), CUDA_ERROR_INVALID_HANDLE);
@@ -81,6 +109,50 @@ static void ids_of_default_streams(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, per_thread_id, context), 0);
     pthread_join(thread, &other);
     assert_int_not_equal(*(unsigned long long *)other, per_thread);
+}
+
+static void ids_through_the_per_thread_form(void **state) {
+    (void)state;
+    CUresult (*const get_id)(CUstream, unsigned long long *) =
+        (CUresult(*)(CUstream, unsigned long long *))dlsym(RTLD_DEFAULT, "cuStreamGetId_ptsz");
+    unsigned long long zero, legacy, per_thread, expected;
+    fresh_context();
+    CHECK(get_id(NULL, &zero));
+    CHECK(get_id(CU_STREAM_LEGACY, &legacy));
+    CHECK(get_id(CU_STREAM_PER_THREAD, &per_thread));
+    CHECK(cuStreamGetId(CU_STREAM_PER_THREAD, &expected));
+    assert_int_equal(zero, expected);
+    assert_int_equal(per_thread, expected);
+    CHECK(cuStreamGetId(NULL, &expected));
+    assert_int_equal(legacy, expected);
+}
+
+static void *release_soon(void *unused) {
+    usleep(20000);
+    sim_release_kernels();
+    return unused;
+}
+
+static void a_full_stream_blocks_a_graph_too(void **state) {
+    (void)state;
+    enum { DEPTH = 1024 };
+    const struct sim_kernel nothing = {0};
+    CUgraph graph;
+    CUgraphExec exec;
+    pthread_t thread;
+    fresh_context();
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphInstantiate(&exec, graph, 0));
+    hold_stream(stream);
+    for (int i = 1; i < DEPTH; i++) CHECK((CUresult)sim_launch(&nothing, stream));
+    assert_int_equal(pthread_create(&thread, NULL, release_soon, NULL), 0);
+    CHECK(cuGraphLaunch(exec, stream)); /* no sooner than the release */
+    assert_true(sim_pending(NULL) < DEPTH);
+    pthread_join(thread, NULL);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphExecDestroy(exec));
+    CHECK(cuGraphDestroy(graph));
 }
 
 static void context_and_device_of_a_stream(void **state) {
@@ -187,12 +259,6 @@ static void synchronise_of_the_legacy_stream_waits_for_blocking_ones(void **stat
     CHECK(cuStreamQuery(NULL));
 }
 
-static void *release_soon(void *unused) {
-    usleep(20000);
-    sim_release_kernels();
-    return unused;
-}
-
 static void a_full_stream_blocks_the_submitter(void **state) {
     (void)state;
     enum { DEPTH = 1024 };
@@ -270,20 +336,101 @@ static void a_kernel_reaches_a_peers_memory_only_when_enabled(void **state) {
     CHECK(cuDevicePrimaryCtxRelease(1));
 }
 
+/* The answer of a kernel in device 1's context that uses the memory, and of the context after it. */
+static CUresult used_by_the_other(CUcontext other, CUdeviceptr memory, bool writes) {
+    const struct sim_range range = {.address = memory, .bytes = 4096, .writes = writes};
+    const struct sim_kernel kernel = {.ranges = &range, .range_count = 1};
+    CHECK(cuCtxPushCurrent(other));
+    CHECK((CUresult)sim_launch(&kernel, NULL));
+    const CUresult answer = cuCtxSynchronize();
+    CHECK(cuCtxPopCurrent(NULL));
+    return answer;
+}
+
+static void a_kernel_reaches_a_pools_memory_as_the_pool_says(void **state) {
+    (void)state;
+    CUcontext primary = fresh_context(), other, second;
+    CUmemoryPool pool;
+    CUdeviceptr memory;
+    CUmemAccess_flags flags;
+    CHECK(cuDevicePrimaryCtxRetain(&other, 1));
+    CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
+    CHECK(cuMemAllocAsync(&memory, 4096, NULL));
+    CHECK(cuCtxSynchronize());
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CHECK(cuMemPoolSetAccess(pool, &access, 1));
+    CHECK(cuMemPoolGetAccess(&flags, pool, &access.location));
+    assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHECK(used_by_the_other(other, memory, true));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CHECK(cuMemPoolSetAccess(pool, &access, 1));
+    CHECK(cuCtxPushCurrent(other));
+    CHECK(cuCtxEnablePeerAccess(primary, 0)); /* is for cuMemAlloc's memory, not a pool's */
+    CHECK(cuCtxPopCurrent(NULL));
+    CHECK_CODE(used_by_the_other(other, memory, false), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuDevicePrimaryCtxRelease(1));
+    /* A second context of the memory's own device needs no leave. */
+    CHECK(cuCtxCreate(&second, NULL, 0, 0));
+    CHECK(used_by_the_other(second, memory, true));
+    CHECK(cuCtxDestroy(second));
+    CHECK(cuCtxSetCurrent(primary));
+    CHECK(cuMemFreeAsync(memory, NULL));
+}
+
+static void peer_access_is_a_contexts_own(void **state) {
+    (void)state;
+    CUcontext primary = fresh_context(), other, second;
+    CUdeviceptr memory;
+    CHECK(cuMemAlloc(&memory, 4096));
+    CHECK(cuDevicePrimaryCtxRetain(&other, 1));
+    CHECK(cuCtxSetCurrent(other));
+    CHECK(cuCtxEnablePeerAccess(primary, 0));
+    CHECK(cuCtxCreate(&second, NULL, 0, 1));
+    CHECK(used_by_the_other(other, memory, true));
+    CHECK_CODE(used_by_the_other(second, memory, true), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(used_by_the_other(other, memory, true)); /* the failure is the other one's */
+    CHECK(cuCtxDestroy(second));
+    CHECK(cuDevicePrimaryCtxRelease(1));
+}
+
+static void access_is_that_of_the_time_when_a_kernel_runs(void **state) {
+    (void)state;
+    CUcontext primary = fresh_context(), other;
+    CUdeviceptr memory;
+    CHECK(cuMemAlloc(&memory, 4096));
+    CHECK(cuDevicePrimaryCtxRetain(&other, 1));
+    CHECK(cuCtxSetCurrent(other));
+    const struct sim_range range = {.address = memory, .bytes = 4096};
+    const struct sim_kernel kernel = {.ranges = &range, .range_count = 1};
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    hold_stream(stream);
+    CHECK((CUresult)sim_launch(&kernel, stream));
+    CHECK(cuCtxEnablePeerAccess(primary, 0));
+    sim_release_kernels();
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuDevicePrimaryCtxRelease(1));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kinds_and_wrong_arguments),
     cmocka_unit_test(dead_and_foreign_handles),
     cmocka_unit_test(a_handle_comes_back_and_its_id_does_not),
     cmocka_unit_test(ids_of_default_streams),
+    cmocka_unit_test(ids_through_the_per_thread_form),
     cmocka_unit_test(context_and_device_of_a_stream),
     cmocka_unit_test(a_stream_is_a_queue),
     cmocka_unit_test(the_legacy_stream_orders_blocking_streams_only),
     cmocka_unit_test(a_destroyed_stream_finishes_its_work),
     cmocka_unit_test(synchronise_of_the_legacy_stream_waits_for_blocking_ones),
     cmocka_unit_test(a_full_stream_blocks_the_submitter),
+    cmocka_unit_test(a_full_stream_blocks_a_graph_too),
     cmocka_unit_test(streams_run_side_by_side),
     cmocka_unit_test(a_stream_unseen_by_hooks_works_alike),
     cmocka_unit_test(kernel_fault_fails_the_context),
     cmocka_unit_test(a_kernel_reaches_a_peers_memory_only_when_enabled),
+    cmocka_unit_test(a_kernel_reaches_a_pools_memory_as_the_pool_says),
+    cmocka_unit_test(peer_access_is_a_contexts_own),
+    cmocka_unit_test(access_is_that_of_the_time_when_a_kernel_runs),
 };
 TESTING_MAIN(tests)
