@@ -63,34 +63,37 @@ extern "C" {
 
 /* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
  * cells. */
-#define POOLCUDA_POOL_FIGURES(X)                                                                   \
-    X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                          \
-    X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                            \
-    X(ordered_bytes, BYTES, GAUGE, "cached: free in the order of one stream")                      \
-    X(waiting_bytes, BYTES, GAUGE, "cached: waiting for a fence")                                  \
-    X(retired_bytes, BYTES, GAUGE, "never given out again, since waiting for its work failed")     \
-    X(largest_free_bytes, BYTES, GAUGE, "largest free block")                                      \
-    X(releasable_bytes, BYTES, GAUGE, "bytes of wholly free segments")                             \
-    X(segments, COUNT, GAUGE, "segments held")                                                     \
-    X(free_blocks, COUNT, GAUGE, "free blocks")                                                    \
-    X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                \
-    X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                          \
-    X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                  \
-    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes")                                      \
-    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes")                                          \
-    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes")                                    \
-    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes")                                    \
-    X(segment_allocs, COUNT, COUNTER, "segments taken from the driver")                            \
-    X(segment_alloc_bytes, BYTES, COUNTER, "bytes taken from the driver")                          \
-    X(segment_releases, COUNT, COUNTER, "segments given back to the driver")                       \
-    X(segment_release_bytes, BYTES, COUNTER, "bytes given back to the driver")                     \
-    X(fences, COUNT, COUNTER, "fences recorded")                                                   \
-    X(waits, COUNT, COUNTER, "times a call waited for the GPU")                                    \
-    X(trims, COUNT, COUNTER, "times cached memory was given back by a limit, headroom or request") \
-    X(oom_retries, COUNT, COUNTER,                                                                 \
-      "times memory had run out, cached memory was given back and the driver asked again")         \
-    X(oom_failures, COUNT, COUNTER, "allocations that failed for lack of memory")                  \
-    X(driver_ns, NS, COUNTER, "time spent in the driver by the pool; waits in frees are estimated from one in 64")
+#define POOLCUDA_POOL_FIGURES(X)                                                                                   \
+    X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                          \
+    X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                            \
+    X(ordered_bytes, BYTES, GAUGE, "cached: free in the order of one stream")                                      \
+    X(waiting_bytes, BYTES, GAUGE, "cached: waiting for a fence")                                                  \
+    X(retired_bytes, BYTES, GAUGE, "never given out again, since waiting for its work failed")                     \
+    X(largest_free_bytes, BYTES, GAUGE, "largest free block")                                                      \
+    X(releasable_bytes, BYTES, GAUGE, "bytes of wholly free segments")                                             \
+    X(segments, COUNT, GAUGE, "segments held")                                                                     \
+    X(free_blocks, COUNT, GAUGE, "free blocks")                                                                    \
+    X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                                \
+    X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                                          \
+    X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                                  \
+    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes")                                                      \
+    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes")                                                          \
+    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes")                                                    \
+    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes")                                                    \
+    X(segment_allocs, COUNT, COUNTER, "segments taken from the driver")                                            \
+    X(segment_alloc_bytes, BYTES, COUNTER, "bytes taken from the driver")                                          \
+    X(segment_releases, COUNT, COUNTER, "segments given back to the driver")                                       \
+    X(segment_release_bytes, BYTES, COUNTER, "bytes given back to the driver")                                     \
+    X(fences, COUNT, COUNTER, "fences recorded")                                                                   \
+    X(waits, COUNT, COUNTER, "times a call waited for the GPU")                                                    \
+    X(trims, COUNT, COUNTER, "times cached memory was given back by a limit, headroom or request")                 \
+    X(oom_retries, COUNT, COUNTER,                                                                                 \
+      "times memory had run out, cached memory was given back and the driver asked again")                         \
+    X(oom_failures, COUNT, COUNTER, "allocations that failed for lack of memory")                                  \
+    X(driver_ns, NS, COUNTER, "time spent in the driver by the pool; waits in frees are estimated from one in 64") \
+    X(miss_fences, COUNT, COUNTER, "fences recorded because an allocation would have taken a segment")             \
+    X(stream_marks, COUNT, COUNTER, "events recorded on single streams, for what was freed in their order")        \
+    X(proved_blocks, COUNT, COUNTER, "blocks that a fence, an event or a wait proved idle")
 
 /* Why a call went to the driver untouched: X(name, help). Process-wide counters, in this order. */
 #define POOLCUDA_PASS_REASONS(X)                                          \
@@ -209,7 +212,7 @@ struct poolcuda_pool {
     uint8_t uuid[16];            /* zero when unknown */
     char pci[16];                /* "0000:17:00.0", empty when unknown */
     POOLCUDA_POOL_FIGURES(POOLCUDA_FIELD)
-    uint64_t tail[10];
+    uint64_t tail[7];
     struct poolcuda_size_class classes[POOLCUDA_SIZE_CLASSES];
     uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];  /* sampled */
     uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS]; /* every one */

@@ -29,6 +29,9 @@
 #define CONFIG_AUTO POOLCUDA_VALUE_AUTO
 #define CONFIG_VARIABLES(X) POOLCUDA_VARIABLES(X)
 
+/* Indexes of the words of POOL_FREE. */
+enum config_free { CONFIG_FREE_SYNC, CONFIG_FREE_EVENT };
+
 struct config {
 #define CONFIG_FIELD_FLAG(field) bool field;
 #define CONFIG_FIELD_SIZE_MB(field) uint64_t field; /* bytes, CONFIG_NONE or CONFIG_AUTO */

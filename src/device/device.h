@@ -36,7 +36,7 @@ enum segment_kind {
 
 /* A context as the driver names it. `ordinal` is the device's number in this process. A handle may come back after a
  * reset; the pool adds a generation of its own. `handle` is the CUcontext; the runtime-only implementation uses ordinal
- * + 1. */
+ * + 1. Where the comment of a call says so, NULL stands for any context of the device. */
 struct device_context {
     void *handle;
     int ordinal;
@@ -48,6 +48,24 @@ struct device_stream {
     void *handle;
     bool per_thread_default;
 };
+
+/* Which stream a device_stream is. */
+struct device_stream_identity {
+    uint64_t id;                   /* never reused in the process; 0: it cannot be told from others */
+    struct device_context context; /* the stream's */
+    bool lasting;    /* its creation was seen: the handle means this stream until its end is told to the pool */
+    bool recordable; /* any thread may record an event on it: a created stream, or the legacy one */
+};
+
+/* Where segments come from. */
+struct segment_source {
+    enum segment_kind kind;
+    struct device_context context; /* PLAIN: the owner. ASYNC: its ordinal alone counts */
+    void *memory_pool;             /* ASYNC: the CUmemoryPool */
+};
+
+/* A mark behind work that was submitted, and so a proof that the work has ended once the mark is passed. Opaque. */
+struct device_fence;
 
 /* What is known of a device; zero where unknown. */
 struct device_info {
@@ -67,14 +85,19 @@ struct device_ops {
     /* context_synchronize of the calling thread's current context. */
     int (*current_synchronize)(void *self);
 
-    /* Take a segment of exactly `bytes` (a multiple of 512) in `context`, whatever context is current. PLAIN: `stream`
-     * is ignored. May block for long. 0, or the driver's code: 2 when it has no more. */
-    int (*segment_alloc)(void *self, struct device_context context, enum segment_kind kind, struct device_stream stream,
-                         size_t bytes, uint64_t *address);
+    /* Take a segment of exactly `bytes` (a multiple of 512), whatever context is current. PLAIN: `stream` is ignored,
+     * and the call may block for long. ASYNC: in the order of `stream`, a stream of that device; does not wait for it.
+     * 0, or the driver's code: 2 when it has no more. */
+    int (*segment_alloc)(void *self, const struct segment_source *source, struct device_stream stream, size_t bytes,
+                         uint64_t *address);
 
-    /* Give a segment back. PLAIN: waits for the device, as the driver's free does. The caller has made sure that no
-     * work uses it. */
-    int (*segment_release)(void *self, struct device_context context, enum segment_kind kind, uint64_t address);
+    /* Give a segment of `bytes` back. PLAIN: waits for the device, as the driver's free does. The caller has made sure
+     * that no work uses it. */
+    int (*segment_release)(void *self, const struct segment_source *source, uint64_t address, size_t bytes);
+
+    /* The memory pool from which the device's stream-ordered allocations come now. DEVICE_NOT_SUPPORTED where there are
+     * none. */
+    int (*memory_pool)(void *self, int ordinal, void **memory_pool);
 
     /* Wait for all work of `context` submitted before the call, whatever context is current. Blocks. A code other than
      * 0 proves nothing. */
@@ -83,15 +106,51 @@ struct device_ops {
     /* Wait for the work of one stream. `context` is the stream's. Blocks. */
     int (*stream_synchronize)(void *self, struct device_context context, struct device_stream stream);
 
-    /* Device memory as the driver sees it, of the device of `context`. */
+    /* Wait for all work of every live context of the process. Blocks. A code other than 0 proves nothing. */
+    int (*synchronize_all)(void *self);
+
+    /* Is `context` the only live one? Cannot block. */
+    bool (*context_alone)(void *self, struct device_context context);
+
+    /* Which stream is it? 0, or the driver's answer for a handle that is none. Must not be called for a stream that
+     * captures. Cannot block. */
+    int (*stream_identify)(void *self, struct device_stream stream, struct device_stream_identity *identity);
+
+    /* DEVICE_OK: it does not capture. DEVICE_NOT_READY: it does. Else the driver's answer (906: the legacy stream,
+     * while another captures). Cannot block, harms no capture. */
+    int (*stream_capturing)(void *self, struct device_stream stream);
+
+    /* Mark what was submitted so far on every stream of every live context; on one stream of `context`, as identified
+     * before. 0 and *fence, the caller's until fence_drop; else nothing was recorded: DEVICE_NOT_SUPPORTED where that
+     * cannot be, DEVICE_NOT_READY while a context ends. Not while a stream of the process captures: it would break the
+     * capture. */
+    int (*fence_record)(void *self, struct device_fence **fence);
+    int (*fence_record_stream)(void *self, struct device_context context, struct device_stream stream,
+                               struct device_fence **fence);
+
+    /* Can fence_record be done at all? Cannot block. */
+    bool (*fences_supported)(void *self);
+
+    /* Is it passed? DEVICE_OK, DEVICE_NOT_READY, or a failure: then it will never prove anything. The work of a context
+     * that is gone counts as ended. One thread at a time asks about one fence. Cannot block, harms no capture. */
+    int (*fence_query)(void *self, struct device_fence *fence);
+    void (*fence_drop)(void *self, struct device_fence *fence);
+
+    /* Fill [address, address + bytes) with a byte's value, and wait until that has happened. `stream`: what the fill
+     * comes after; NULL: nothing. Blocks. */
+    int (*fill)(void *self, struct device_context context, const struct device_stream *stream, uint64_t address,
+                size_t bytes, uint8_t value);
+
+    /* Device memory as the driver sees it, of the device of `context`; its handle may be NULL. */
     int (*memory_info)(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes);
 
-    /* Is it the primary context of its device? Created and green contexts are not. Asked once per context that was not
-     * seen before. */
+    /* Is it the primary context of its device, or else one whose creation was seen, so that its end will be? Asked once
+     * per context that was not seen before. */
     bool (*context_primary)(void *self, struct device_context context);
+    bool (*context_created)(void *self, struct device_context context);
 
     /* Does `context` still live? For a primary context: is it active? Used after a release that may or may not have
-     * been the last. */
+     * been the last, or a destruction that may have failed. */
     bool (*context_alive)(void *self, struct device_context context);
 
     /* Identity of the device of `context`. Fills what it can, zeroes the rest. Never fails. */

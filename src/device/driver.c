@@ -17,6 +17,7 @@ static int remember_ordinal(struct device_driver *driver, CUcontext handle, int 
     const CUresult result = driver->call.context_get_device(&device);
     if (result != CUDA_SUCCESS) return (int)result;
     *ordinal = device;
+    device_driver_context_known(driver, (struct device_context){handle, device}, LIVE_FOUND);
     pthread_mutex_lock(&driver->contexts_lock);
     for (size_t i = 0; i < DRIVER_CONTEXTS; i++) {
         void *known = atomic_load_explicit(&driver->contexts[i].handle, memory_order_relaxed);
@@ -80,75 +81,102 @@ void device_driver_note_reset(struct device_driver *driver, int ordinal, bool re
 
 /* ---- calls under a given context ---- */
 
-static CUresult enter(struct device_driver *driver, struct device_context context, bool *pushed) {
+CUresult device_driver_enter(struct device_driver *driver, struct device_context context, bool *pushed) {
     CUcontext current = NULL;
     *pushed = false;
     CUresult result = driver->call.context_get_current(&current);
-    if (result != CUDA_SUCCESS || (void *)current == context.handle) return result;
+    if (result != CUDA_SUCCESS) return result;
+    if (!context.handle) {
+        struct device_context now;
+        if (current && driver->ops.context_current(driver, &now) == DEVICE_OK && now.ordinal == context.ordinal)
+            return CUDA_SUCCESS;
+        context.handle = device_driver_primary(driver, context.ordinal);
+        if (!context.handle) return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if ((void *)current == context.handle) return CUDA_SUCCESS;
     result = driver->call.context_push((CUcontext)context.handle);
     *pushed = result == CUDA_SUCCESS;
     return result;
 }
 
-static void leave(struct device_driver *driver, bool pushed) {
+void device_driver_leave(struct device_driver *driver, bool pushed) {
     CUcontext popped = NULL;
     if (pushed) driver->call.context_pop(&popped);
 }
 
-static int segment_alloc(void *self, struct device_context context, enum segment_kind kind, struct device_stream stream,
-                         size_t bytes, uint64_t *address) {
+static int segment_alloc(void *self, const struct segment_source *source, struct device_stream stream, size_t bytes,
+                         uint64_t *address) {
     struct device_driver *driver = driver_of(self);
-    (void)stream;
-    if (kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
-    bool pushed;
     CUdeviceptr taken = 0;
-    CUresult result = enter(driver, context, &pushed);
-    if (result == CUDA_SUCCESS) result = driver->call.memory_alloc(&taken, bytes);
-    leave(driver, pushed);
+    CUresult result;
+    if (source->kind == SEGMENT_ASYNC) {
+        if (!driver->call.memory_alloc_from_pool) return DEVICE_NOT_SUPPORTED;
+        result = driver->call.memory_alloc_from_pool(&taken, bytes, (CUmemoryPool)source->memory_pool,
+                                                     device_driver_stream_handle(stream));
+    } else {
+        bool pushed;
+        result = device_driver_enter(driver, source->context, &pushed);
+        if (result == CUDA_SUCCESS) result = driver->call.memory_alloc(&taken, bytes);
+        device_driver_leave(driver, pushed);
+    }
     if (result == CUDA_SUCCESS) *address = (uint64_t)taken;
     return (int)result;
 }
 
-static int segment_release(void *self, struct device_context context, enum segment_kind kind, uint64_t address) {
+/* The driver's memory pool would keep what was given back: it is trimmed by as much, and no more. */
+static void trim_memory_pool(struct device_driver *driver, CUmemoryPool memory_pool, size_t bytes) {
+    cuuint64_t reserved = 0;
+    if (!driver->call.memory_pool_trim || !driver->call.memory_pool_get_attribute) return;
+    if (driver->call.memory_pool_get_attribute(memory_pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
+        CUDA_SUCCESS)
+        return;
+    driver->call.memory_pool_trim(memory_pool, reserved > bytes ? (size_t)reserved - bytes : 0);
+}
+
+static int segment_release(void *self, const struct segment_source *source, uint64_t address, size_t bytes) {
     struct device_driver *driver = driver_of(self);
-    if (kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
     bool pushed;
-    CUresult result = enter(driver, context, &pushed);
+    CUresult result = device_driver_enter(driver, source->context, &pushed);
     if (result == CUDA_SUCCESS) result = driver->call.memory_free((CUdeviceptr)address);
-    leave(driver, pushed);
+    device_driver_leave(driver, pushed);
+    if (result == CUDA_SUCCESS && source->kind == SEGMENT_ASYNC)
+        trim_memory_pool(driver, (CUmemoryPool)source->memory_pool, bytes);
+    return (int)result;
+}
+
+static int memory_pool(void *self, int ordinal, void **handle) {
+    struct device_driver *driver = driver_of(self);
+    CUmemoryPool current = NULL;
+    if (!driver->call.device_get_memory_pool || !driver->call.memory_alloc_from_pool) return DEVICE_NOT_SUPPORTED;
+    const CUresult result = driver->call.device_get_memory_pool(&current, ordinal);
+    *handle = current;
     return (int)result;
 }
 
 static int context_synchronize(void *self, struct device_context context) {
     struct device_driver *driver = driver_of(self);
     bool pushed;
-    CUresult result = enter(driver, context, &pushed);
+    CUresult result = device_driver_enter(driver, context, &pushed);
     if (result == CUDA_SUCCESS) result = driver->call.context_synchronize();
-    leave(driver, pushed);
+    device_driver_leave(driver, pushed);
     return (int)result;
 }
 
 static int stream_synchronize(void *self, struct device_context context, struct device_stream stream) {
     struct device_driver *driver = driver_of(self);
-    CUstream handle = stream.handle;
-    /* A driver that has _ptsz entry points for freeing has one for waiting too; else 2 names the same stream. */
-    if (stream.per_thread_default && !handle && !driver->call.stream_synchronize_ptsz) handle = CU_STREAM_PER_THREAD;
-    CUresult (*const wait)(CUstream) = stream.per_thread_default && driver->call.stream_synchronize_ptsz
-                                           ? driver->call.stream_synchronize_ptsz
-                                           : driver->call.stream_synchronize;
     bool pushed;
-    CUresult result = enter(driver, context, &pushed);
-    if (result == CUDA_SUCCESS) result = wait(handle);
-    leave(driver, pushed);
+    CUresult result = device_driver_enter(driver, context, &pushed);
+    if (result == CUDA_SUCCESS) result = driver->call.stream_synchronize(device_driver_stream_handle(stream));
+    device_driver_leave(driver, pushed);
     return (int)result;
 }
 
 static int memory_info(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
     struct device_driver *driver = driver_of(self);
     bool pushed;
-    CUresult result = enter(driver, context, &pushed);
+    CUresult result = device_driver_enter(driver, context, &pushed);
     if (result == CUDA_SUCCESS) result = driver->call.memory_info(free_bytes, total_bytes);
-    leave(driver, pushed);
+    device_driver_leave(driver, pushed);
     return (int)result;
 }
 
@@ -169,8 +197,13 @@ static bool context_primary(void *self, struct device_context context) {
     return device_driver_primary(driver_of(self), context.ordinal) == context.handle;
 }
 
+static bool context_created(void *self, struct device_context context) {
+    return device_driver_context_created(driver_of(self), context.handle);
+}
+
 /* Of created contexts the driver must not be asked: it may follow a dead handle. */
 static bool context_alive(void *self, struct device_context context) {
+    if (context_created(self, context)) return true;
     const uint64_t bit = device_bit(context.ordinal);
     if (atomic_fetch_and(&driver_of(self)->reset, ~bit) & bit) return false;
     return context_primary(self, context);
@@ -205,13 +238,17 @@ const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(voi
         .current_synchronize = current_synchronize,
         .segment_alloc = segment_alloc,
         .segment_release = segment_release,
+        .memory_pool = memory_pool,
         .context_synchronize = context_synchronize,
         .stream_synchronize = stream_synchronize,
         .memory_info = memory_info,
         .context_primary = context_primary,
+        .context_created = context_created,
         .context_alive = context_alive,
         .device_describe = device_describe,
         .self = driver,
     };
+    device_fences_bind(driver);
+    device_streams_bind(driver);
     return missing;
 }

@@ -15,29 +15,40 @@
 
 /* X(field, exported symbol, needed, arguments). Without a needed one there is no pool; others are NULL on a driver that
  * lacks them. */
-#define DRIVER_FUNCTIONS(X)                                                                             \
-    X(context_get_current, "cuCtxGetCurrent", true, (CUcontext *))                                      \
-    X(context_get_device, "cuCtxGetDevice", true, (CUdevice *))                                         \
-    X(context_push, "cuCtxPushCurrent_v2", true, (CUcontext))                                           \
-    X(context_pop, "cuCtxPopCurrent_v2", true, (CUcontext *))                                           \
-    X(context_synchronize, "cuCtxSynchronize", true, (void))                                            \
-    X(primary_get_state, "cuDevicePrimaryCtxGetState", true, (CUdevice, unsigned int *, int *))         \
-    X(primary_retain, "cuDevicePrimaryCtxRetain", true, (CUcontext *, CUdevice))                        \
-    X(primary_release, "cuDevicePrimaryCtxRelease_v2", true, (CUdevice))                                \
-    X(memory_alloc, "cuMemAlloc_v2", true, (CUdeviceptr *, size_t))                                     \
-    X(memory_free, "cuMemFree_v2", true, (CUdeviceptr))                                                 \
-    X(memory_info, "cuMemGetInfo_v2", true, (size_t *, size_t *))                                       \
-    X(stream_synchronize, "cuStreamSynchronize", true, (CUstream))                                      \
-    X(stream_synchronize_ptsz, "cuStreamSynchronize_ptsz", false, (CUstream))                           \
-    X(device_total, "cuDeviceTotalMem_v2", false, (size_t *, CUdevice))                                 \
-    X(device_uuid, "cuDeviceGetUuid", false, (CUuuid *, CUdevice))                                      \
-    X(device_pci, "cuDeviceGetPCIBusId", false, (char *, int, CUdevice))                                \
-    X(driver_version, "cuDriverGetVersion", false, (int *))                                             \
-    X(stream_is_capturing, "cuStreamIsCapturing", false, (CUstream, CUstreamCaptureStatus *))           \
-    X(stream_is_capturing_ptsz, "cuStreamIsCapturing_ptsz", false, (CUstream, CUstreamCaptureStatus *)) \
-    X(stream_get_context, "cuStreamGetCtx", false, (CUstream, CUcontext *))                             \
-    X(stream_get_context_ptsz, "cuStreamGetCtx_ptsz", false, (CUstream, CUcontext *))                   \
-    X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", false, (CUstreamCaptureMode *))
+#define DRIVER_FUNCTIONS(X)                                                                                      \
+    X(context_get_current, "cuCtxGetCurrent", true, (CUcontext *))                                               \
+    X(context_get_device, "cuCtxGetDevice", true, (CUdevice *))                                                  \
+    X(context_push, "cuCtxPushCurrent_v2", true, (CUcontext))                                                    \
+    X(context_pop, "cuCtxPopCurrent_v2", true, (CUcontext *))                                                    \
+    X(context_synchronize, "cuCtxSynchronize", true, (void))                                                     \
+    X(primary_get_state, "cuDevicePrimaryCtxGetState", true, (CUdevice, unsigned int *, int *))                  \
+    X(primary_retain, "cuDevicePrimaryCtxRetain", true, (CUcontext *, CUdevice))                                 \
+    X(primary_release, "cuDevicePrimaryCtxRelease_v2", true, (CUdevice))                                         \
+    X(memory_alloc, "cuMemAlloc_v2", true, (CUdeviceptr *, size_t))                                              \
+    X(memory_free, "cuMemFree_v2", true, (CUdeviceptr))                                                          \
+    X(memory_info, "cuMemGetInfo_v2", true, (size_t *, size_t *))                                                \
+    X(stream_synchronize, "cuStreamSynchronize", true, (CUstream))                                               \
+    X(device_total, "cuDeviceTotalMem_v2", false, (size_t *, CUdevice))                                          \
+    X(device_uuid, "cuDeviceGetUuid", false, (CUuuid *, CUdevice))                                               \
+    X(device_pci, "cuDeviceGetPCIBusId", false, (char *, int, CUdevice))                                         \
+    X(driver_version, "cuDriverGetVersion", false, (int *))                                                      \
+    X(stream_is_capturing, "cuStreamIsCapturing", false, (CUstream, CUstreamCaptureStatus *))                    \
+    X(stream_is_capturing_ptsz, "cuStreamIsCapturing_ptsz", false, (CUstream, CUstreamCaptureStatus *))          \
+    X(stream_get_context, "cuStreamGetCtx", false, (CUstream, CUcontext *))                                      \
+    X(stream_get_context_ptsz, "cuStreamGetCtx_ptsz", false, (CUstream, CUcontext *))                            \
+    X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", false, (CUstreamCaptureMode *))                \
+    X(device_count, "cuDeviceGetCount", false, (int *))                                                          \
+    X(stream_get_id, "cuStreamGetId", false, (CUstream, unsigned long long *))                                   \
+    X(stream_create, "cuStreamCreate", false, (CUstream *, unsigned int))                                        \
+    X(event_create, "cuEventCreate", false, (CUevent *, unsigned int))                                           \
+    X(event_record, "cuEventRecord", false, (CUevent, CUstream))                                                 \
+    X(event_query, "cuEventQuery", false, (CUevent))                                                             \
+    X(context_record_event, "cuCtxRecordEvent", false, (CUcontext, CUevent))                                     \
+    X(memory_fill, "cuMemsetD8Async", false, (CUdeviceptr, unsigned char, size_t, CUstream))                     \
+    X(device_get_memory_pool, "cuDeviceGetMemPool", false, (CUmemoryPool *, CUdevice))                           \
+    X(memory_alloc_from_pool, "cuMemAllocFromPoolAsync", false, (CUdeviceptr *, size_t, CUmemoryPool, CUstream)) \
+    X(memory_pool_get_attribute, "cuMemPoolGetAttribute", false, (CUmemoryPool, CUmemPool_attribute, void *))    \
+    X(memory_pool_trim, "cuMemPoolTrimTo", false, (CUmemoryPool, size_t))
 
 struct driver_functions {
 #define DRIVER_FIELD(field, symbol, needed, arguments) CUresult(CUDAAPI *field) arguments;
@@ -46,6 +57,9 @@ struct driver_functions {
 };
 
 #define DRIVER_CONTEXTS 32
+
+struct live_context; /* driver_fences.c */
+struct known_stream; /* driver_streams.c */
 
 struct device_driver {
     struct driver_functions call;
@@ -60,11 +74,65 @@ struct device_driver {
     pthread_mutex_t contexts_lock; /* over writing `contexts` */
 
     _Atomic uint64_t reset; /* bit of a device: its primary context was reset, whether or not it was revived since */
+
+    /* Contexts that live, their events and the fences made of them. live_lock guards them and is held across no driver
+     * call; whoever is in the driver with an event is counted in `users`, and a context ends only when nobody is. */
+    pthread_mutex_t live_lock;
+    pthread_cond_t live_changed; /* users became 0 */
+    struct live_context *live;
+    struct device_fence *spare_fences;
+    unsigned users, closing; /* closing: contexts that are ending */
+    _Atomic unsigned live_count;
+    uint64_t next_serial;
+
+    /* Streams whose creation was seen. */
+    pthread_mutex_t streams_lock;
+    struct known_stream **streams; /* by handle, chained */
+    uint64_t next_stream_id;
 };
 
 /* Fill the pointers by `lookup`, which returns NULL for what is not there. Returns the name of the first needed one
  * that is missing, NULL when all are there. */
 const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(void *arg, const char *symbol), void *arg);
+
+/* ---- driver_fences.c: contexts that live, and marks behind their work ---- */
+
+void device_fences_bind(struct device_driver *driver);
+
+/* A context was created, or came to be used; a green one stands for its primary context and is marked with that. False
+ * when host memory ran out. */
+enum live_kind { LIVE_FOUND, LIVE_CREATED, LIVE_GREEN };
+bool device_driver_context_known(struct device_driver *driver, struct device_context context, enum live_kind kind);
+
+/* A context is about to end: no mark is recorded in it or asked about any more, when this returns. Then, after the real
+ * call: whether it is gone. */
+void device_driver_context_closing(struct device_driver *driver, const void *handle);
+void device_driver_context_settled(struct device_driver *driver, const void *handle, bool gone);
+
+/* Was its creation seen, and not its end? */
+bool device_driver_context_created(struct device_driver *driver, const void *handle);
+
+/* A number for each life of a live context, 0 when it is not known. */
+uint64_t device_driver_context_serial(struct device_driver *driver, const void *handle);
+
+/* ---- driver_streams.c: which stream is which ---- */
+
+void device_streams_bind(struct device_driver *driver);
+
+/* A stream was created in `context`; a stream is about to be destroyed (false: nothing was known of it); all streams of
+ * a context are gone. */
+void device_driver_stream_created(struct device_driver *driver, void *handle, struct device_context context);
+void device_driver_stream_destroyed(struct device_driver *driver, const void *handle);
+void device_driver_streams_gone(struct device_driver *driver, const void *context);
+
+/* The handle with which the driver's plain entry points know the stream: never NULL. */
+CUstream device_driver_stream_handle(struct device_stream stream);
+
+/* Run a call under `context`, or with a NULL handle under any of its device: entered and left in pairs. */
+CUresult device_driver_enter(struct device_driver *driver, struct device_context context, bool *pushed);
+void device_driver_leave(struct device_driver *driver, bool pushed);
+
+/* ---- driver.c ---- */
 
 /* Handle of a device's primary context, NULL when it is inactive. */
 void *device_driver_primary(struct device_driver *driver, int ordinal);

@@ -38,32 +38,40 @@ static void leave(struct runtime_only *runtime, struct device_context context, i
     if (previous != context.ordinal) runtime->set_device(previous);
 }
 
-static int segment_alloc(void *self, struct device_context context, enum segment_kind kind, struct device_stream stream,
-                         size_t bytes, uint64_t *address) {
+static int segment_alloc(void *self, const struct segment_source *source, struct device_stream stream, size_t bytes,
+                         uint64_t *address) {
     struct runtime_only *runtime = runtime_of(self);
     (void)stream;
-    if (kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
+    if (source->kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
     int previous;
     void *taken = NULL;
-    int result = enter(runtime, context, &previous);
+    int result = enter(runtime, source->context, &previous);
     if (result == 0) {
         result = runtime->memory_alloc(&taken, bytes);
         /* The program did not make this call: it must not find its error later. */
         if (result != 0 && runtime->get_last_error) runtime->get_last_error();
     }
-    leave(runtime, context, previous);
+    leave(runtime, source->context, previous);
     if (result == 0) *address = (uint64_t)(uintptr_t)taken;
     return result;
 }
 
-static int segment_release(void *self, struct device_context context, enum segment_kind kind, uint64_t address) {
+static int segment_release(void *self, const struct segment_source *source, uint64_t address, size_t bytes) {
     struct runtime_only *runtime = runtime_of(self);
-    if (kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
+    (void)bytes;
+    if (source->kind != SEGMENT_PLAIN) return DEVICE_NOT_SUPPORTED;
     int previous;
-    int result = enter(runtime, context, &previous);
+    int result = enter(runtime, source->context, &previous);
     if (result == 0) result = runtime->memory_free((void *)(uintptr_t)address);
-    leave(runtime, context, previous);
+    leave(runtime, source->context, previous);
     return result;
+}
+
+static int memory_pool(void *self, int ordinal, void **handle) {
+    (void)self;
+    (void)ordinal;
+    *handle = NULL;
+    return DEVICE_NOT_SUPPORTED;
 }
 
 static int context_synchronize(void *self, struct device_context context) {
@@ -82,6 +90,51 @@ static int stream_synchronize(void *self, struct device_context context, struct 
     if (!runtime->asynchronous || !runtime->stream_synchronize || !stream.handle)
         return context_synchronize(self, context);
     return runtime->stream_synchronize(stream.handle);
+}
+
+/* A block that was freed is never left waiting: every free waits for the device. So nothing has to be marked, and no
+ * stream has to be told from another. */
+
+static int synchronize_all(void *self) {
+    (void)self;
+    return DEVICE_NOT_SUPPORTED;
+}
+
+static bool context_alone(void *self, struct device_context context) {
+    (void)self;
+    (void)context;
+    return true;
+}
+
+static int stream_identify(void *self, struct device_stream stream, struct device_stream_identity *identity) {
+    (void)self;
+    (void)stream;
+    *identity = (struct device_stream_identity){0};
+    return DEVICE_OK;
+}
+
+static int stream_capturing(void *self, struct device_stream stream) {
+    (void)self;
+    (void)stream;
+    return DEVICE_OK;
+}
+
+static bool fences_supported(void *self) {
+    (void)self;
+    return false;
+}
+
+static int fence_record(void *self, struct device_fence **fence) {
+    (void)self;
+    (void)fence;
+    return DEVICE_NOT_SUPPORTED;
+}
+
+static int fence_record_stream(void *self, struct device_context context, struct device_stream stream,
+                               struct device_fence **fence) {
+    (void)context;
+    (void)stream;
+    return fence_record(self, fence);
 }
 
 static int memory_info(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
@@ -110,6 +163,12 @@ static bool context_primary(void *self, struct device_context context) {
     (void)self;
     (void)context;
     return true;
+}
+
+static bool context_created(void *self, struct device_context context) {
+    (void)self;
+    (void)context;
+    return false;
 }
 
 static bool context_alive(void *self, struct device_context context) {
@@ -155,10 +214,19 @@ bool runtime_only_bind(struct runtime_only *runtime, void *(*lookup)(void *arg, 
         .current_synchronize = current_synchronize,
         .segment_alloc = segment_alloc,
         .segment_release = segment_release,
+        .memory_pool = memory_pool,
         .context_synchronize = context_synchronize,
         .stream_synchronize = stream_synchronize,
+        .synchronize_all = synchronize_all,
+        .context_alone = context_alone,
+        .stream_identify = stream_identify,
+        .stream_capturing = stream_capturing,
+        .fences_supported = fences_supported,
+        .fence_record = fence_record,
+        .fence_record_stream = fence_record_stream,
         .memory_info = memory_info,
         .context_primary = context_primary,
+        .context_created = context_created,
         .context_alive = context_alive,
         .device_describe = device_describe,
         .self = runtime,

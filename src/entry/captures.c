@@ -209,7 +209,7 @@ CUresult entry_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
 }
 
 /* The handle may come back at once, in another thread: its capture is taken out of the list before. */
-static CUresult destroy(CUresult(CUDAAPI *real)(CUstream), CUstream stream) {
+CUresult captures_destroy_stream(CUresult(CUDAAPI *real)(CUstream), CUstream stream) {
     struct pool_system *pool = captures_any() ? process_pool() : NULL;
     struct capture *capture = pool ? take((struct device_stream){stream, false}) : NULL;
     const CUresult result = real(stream);
@@ -219,37 +219,4 @@ static CUresult destroy(CUresult(CUDAAPI *real)(CUstream), CUstream stream) {
         put(capture);
     }
     return result;
-}
-
-CUresult entry_cuStreamDestroy(CUstream stream) {
-    return symbols_driver() && REAL(cuStreamDestroy) ? destroy(REAL(cuStreamDestroy), stream) : PROCESS_NO_DRIVER;
-}
-
-CUresult entry_cuStreamDestroy_v2(CUstream stream) {
-    return symbols_driver() && REAL(cuStreamDestroy_v2) ? destroy(REAL(cuStreamDestroy_v2), stream) : PROCESS_NO_DRIVER;
-}
-
-/* ---- frees while something captures ---- */
-
-/* The wait for the stream must not break a capture elsewhere: it is made in relaxed mode. */
-static int free_beside_captures(struct pool_system *pool, uint64_t address, struct device_stream stream,
-                                enum pool_door door) {
-    const struct driver_functions *call = &process_driver()->call;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool exchanged = call->exchange_capture_mode && call->exchange_capture_mode(&mode) == CUDA_SUCCESS;
-    const int code = pool_free_async(pool, address, stream, door, true);
-    if (exchanged) call->exchange_capture_mode(&mode);
-    return code;
-}
-
-int captures_free_async(struct pool_system *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
-    const int code = pool_free_async(pool, address, stream, door, false);
-    if (code != POOL_CAPTURES) return code;
-    CUstreamCaptureStatus status;
-    const CUresult result = is_capturing(stream, &status);
-    /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy stream
-     * would have to wait for one, the status says nothing, and the driver refuses the wait as it would the free. */
-    if (result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT && status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return DEVICE_INVALID_VALUE;
-    return free_beside_captures(pool, address, stream, door);
 }

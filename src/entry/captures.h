@@ -7,13 +7,15 @@
 
 #include <stdbool.h>
 
+#include <cuda.h>
+
 #include "pool/pool.h"
 
 /* Does any stream of the process capture, or is one about to? */
 bool captures_any(void);
 
-/* pool_free_async, except that a capturing stream gets the driver's refusal. */
-int captures_free_async(struct pool_system *pool, uint64_t address, struct device_stream stream, enum pool_door door);
+/* A stream is destroyed by `real`, and its capture ends with it. */
+CUresult captures_destroy_stream(CUresult(CUDAAPI *real)(CUstream), CUstream stream);
 
 /* A context has ended, and with it the captures of its streams. */
 void captures_forget_context(struct pool_system *pool, const void *context);

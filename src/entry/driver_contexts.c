@@ -1,27 +1,80 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver door for the end of contexts: reset, release, destroy. The context's pool is closed before the driver's
- * call and forgotten or reopened after it.
+ * The driver door for contexts: one that is created or retained is known from then on; before one is reset, released or
+ * destroyed, its pool and its streams are closed, and forgotten or reopened after it.
  */
 #include "device/driver.h"
 #include "entry/captures.h"
 #include "entry/process.h"
 
+/* ---- beginnings ---- */
+
+static CUresult known(CUresult result, const CUcontext *context, int ordinal, enum live_kind kind) {
+    if (result == CUDA_SUCCESS && context && process_pool())
+        device_driver_context_known(process_driver(), (struct device_context){*context, ordinal}, kind);
+    return result;
+}
+
+#define CREATE(symbol, values)                                                                       \
+    if (!symbols_driver() || !REAL(symbol)) return PROCESS_NO_DRIVER;                                \
+    CUresult result = REAL(symbol) values;                                                           \
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(device)) result = REAL(symbol) values; \
+    return known(result, context, device, LIVE_CREATED)
+
+CUresult entry_cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device) {
+    CREATE(cuCtxCreate_v2, (context, flags, device));
+}
+
+CUresult entry_cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned int flags, CUdevice device) {
+    CREATE(cuCtxCreate_v3, (context, affinity, count, flags, device));
+}
+
+CUresult entry_cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned int flags, CUdevice device) {
+    CREATE(cuCtxCreate_v4, (context, parameters, flags, device));
+}
+
+CUresult entry_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    if (!symbols_driver() || !REAL(cuDevicePrimaryCtxRetain)) return PROCESS_NO_DRIVER;
+    return known(REAL(cuDevicePrimaryCtxRetain)(context, device), context, device, LIVE_FOUND);
+}
+
+CUresult entry_cuCtxFromGreenCtx(CUcontext *context, void *green) {
+    if (!symbols_driver() || !REAL(cuCtxFromGreenCtx)) return PROCESS_NO_DRIVER;
+    return known(REAL(cuCtxFromGreenCtx)(context, green), context, -1, LIVE_GREEN);
+}
+
+/* ---- ends ---- */
+
 typedef CUresult(CUDAAPI *end_device_function)(CUdevice);
 typedef CUresult(CUDAAPI *end_context_function)(CUcontext);
+
+/* The marks on a context's work and its streams; NULL: it was inactive. */
+static void closing(struct pool_system *pool, const void *context) {
+    if (!context) return;
+    pool_streams_closing(pool, context);
+    device_driver_context_closing(process_driver(), context);
+}
+
+static void settled(struct pool_system *pool, const void *context, bool gone) {
+    if (!context) return;
+    device_driver_context_settled(process_driver(), context, gone);
+    pool_streams_settled(pool, context, gone);
+}
 
 static CUresult end_primary(end_device_function real, CUdevice device, bool reset) {
     struct pool_system *pool = process_pool();
     if (!pool) return real(device);
     struct device_driver *driver = process_driver();
-    void *context = captures_any() ? device_driver_primary(driver, device) : NULL;
+    void *context = device_driver_primary(driver, device);
     pool_context_close(pool, device, NULL);
+    closing(pool, context);
     if (reset) device_driver_note_reset(driver, device, false);
     const CUresult result = real(device);
     device_driver_forget_contexts(driver);
     if (reset && result == CUDA_SUCCESS) device_driver_note_reset(driver, device, true);
-    if (context && result == CUDA_SUCCESS && (reset || !device_driver_primary(driver, device)))
-        captures_forget_context(pool, context);
+    const bool gone = result == CUDA_SUCCESS && (reset || !device_driver_primary(driver, device));
+    if (context && gone) captures_forget_context(pool, context);
+    settled(pool, context, gone);
     pool_context_settle(pool, device, NULL);
     if (reset) device_driver_note_reset(driver, device, false);
     return result;
@@ -52,9 +105,11 @@ static CUresult end_context(end_context_function real, CUcontext context) {
     /* Without a handle the driver only answers; to us it would mean a device's primary context. */
     if (!pool || !context) return real(context);
     pool_context_close(pool, -1, context);
+    closing(pool, context);
     const CUresult result = real(context);
     device_driver_forget_contexts(process_driver());
     if (result == CUDA_SUCCESS) captures_forget_context(pool, context);
+    settled(pool, context, result == CUDA_SUCCESS);
     pool_context_settle(pool, -1, context);
     return result;
 }

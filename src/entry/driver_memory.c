@@ -3,7 +3,6 @@
  * The driver door for memory: cuMemAlloc, cuMemFree and their stream-ordered siblings. What is in none of our segments
  * is the driver's; what is in one is never forwarded.
  */
-#include "entry/captures.h"
 #include "entry/mark.h"
 #include "entry/process.h"
 #include "stats/writer.h"
@@ -46,37 +45,54 @@ CUresult entry_cuMemFree_v2(CUdeviceptr address) {
     return symbols_driver() ? REAL(cuMemFree_v2)(address) : PROCESS_NO_DRIVER;
 }
 
-/* ---- stream-ordered: allocations are the driver's; blocks of ours may come back this way ---- */
+/* ---- stream-ordered ---- */
 
 typedef CUresult(CUDAAPI *alloc_async_function)(CUdeviceptr *, size_t, CUstream);
 typedef CUresult(CUDAAPI *free_async_function)(CUdeviceptr, CUstream);
 
-static CUresult alloc_async(alloc_async_function real, CUdeviceptr *out, size_t bytes, CUstream stream) {
+static CUresult alloc_async(alloc_async_function real, CUdeviceptr *out, size_t bytes, struct device_stream stream) {
     if (!real) return PROCESS_NO_DRIVER;
     struct pool_system *pool = process_pool();
-    stats_pass(pool ? POOLCUDA_PASS_async : process_pass_reason());
-    CUresult result = real(out, bytes, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1)) result = real(out, bytes, stream);
+    const struct mark mark = mark_take(MARK_ALLOC_ASYNC, bytes);
+    if (ENTRY_LIKELY(pool && mark.kind != MARK_PASS)) {
+        if (mark.kind == MARK_ANSWER) return (CUresult)mark.answer;
+        uint64_t address = 0;
+        const int code = pool_alloc_async(pool, bytes, stream, door_of(mark), out ? &address : NULL);
+        if (ENTRY_LIKELY(code == DEVICE_OK && out)) {
+            *out = (CUdeviceptr)address;
+            return CUDA_SUCCESS;
+        }
+        if (code != POOL_PASS) return (CUresult)code;
+    } else if (!pool) {
+        stats_pass(process_pass_reason());
+    }
+    CUresult result = real(out, bytes, stream.handle);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1)) result = real(out, bytes, stream.handle);
     return result;
 }
 
 CUresult entry_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream) {
-    return alloc_async(symbols_driver() ? REAL(cuMemAllocAsync) : NULL, out, bytes, stream);
+    return alloc_async(symbols_driver() ? REAL(cuMemAllocAsync) : NULL, out, bytes,
+                       (struct device_stream){stream, false});
 }
 
 CUresult entry_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stream) {
-    return alloc_async(symbols_driver() ? REAL(cuMemAllocAsync_ptsz) : NULL, out, bytes, stream);
+    return alloc_async(symbols_driver() ? REAL(cuMemAllocAsync_ptsz) : NULL, out, bytes,
+                       (struct device_stream){stream, true});
 }
 
 static CUresult free_async(free_async_function real, CUdeviceptr address, struct device_stream stream) {
     if (!real) return PROCESS_NO_DRIVER;
     struct pool_system *pool = process_pool();
     const struct mark mark = mark_take(MARK_FREE_ASYNC, (uint64_t)address);
-    if (!pool) stats_pass(process_pass_reason());
-    if (!pool || mark.kind == MARK_PASS) return real(address, stream.handle);
-    if (mark.kind == MARK_ANSWER) return (CUresult)mark.answer;
-    const int code = captures_free_async(pool, (uint64_t)address, stream, door_of(mark));
-    return code == POOL_PASS ? real(address, stream.handle) : (CUresult)code;
+    if (ENTRY_LIKELY(pool && mark.kind != MARK_PASS)) {
+        if (mark.kind == MARK_ANSWER) return (CUresult)mark.answer;
+        const int code = pool_free_async(pool, (uint64_t)address, stream, door_of(mark));
+        if (ENTRY_LIKELY(code != POOL_PASS)) return (CUresult)code;
+    } else if (!pool) {
+        stats_pass(process_pass_reason());
+    }
+    return real(address, stream.handle);
 }
 
 CUresult entry_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {

@@ -102,23 +102,3 @@ CUresult entry_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph grap
 CUresult entry_cuCtxSetLimit(CUlimit limit, size_t value) {
     RETRYING(CURRENT_DEVICE, cuCtxSetLimit, (limit, value));
 }
-
-CUresult entry_cuStreamCreate(CUstream *stream, unsigned int flags) {
-    RETRYING(CURRENT_DEVICE, cuStreamCreate, (stream, flags));
-}
-
-CUresult entry_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
-    RETRYING(CURRENT_DEVICE, cuStreamCreateWithPriority, (stream, flags, priority));
-}
-
-CUresult entry_cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device) {
-    RETRYING(device, cuCtxCreate_v2, (context, flags, device));
-}
-
-CUresult entry_cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned int flags, CUdevice device) {
-    RETRYING(device, cuCtxCreate_v3, (context, affinity, count, flags, device));
-}
-
-CUresult entry_cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned int flags, CUdevice device) {
-    RETRYING(device, cuCtxCreate_v4, (context, parameters, flags, device));
-}

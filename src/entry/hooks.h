@@ -34,7 +34,9 @@
     ENTRY_QUERY_HOOKS(X)   \
     ENTRY_STARVED_HOOKS(X) \
     ENTRY_CONTEXT_HOOKS(X) \
-    ENTRY_CAPTURE_HOOKS(X)
+    ENTRY_CAPTURE_HOOKS(X) \
+    ENTRY_STREAM_HOOKS(X)  \
+    ENTRY_MEMORY_POOL_HOOKS(X)
 
 #define ENTRY_LOOKUP_HOOKS(X)                                        \
     X(cuGetProcAddress, "cuGetProcAddress", 11030, ENTRY_LEGACY,     \
@@ -114,6 +116,9 @@
       (CUcontext * context, void *parameters, unsigned int flags, CUdevice device))
 
 #define ENTRY_CONTEXT_HOOKS(X)                                                                           \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, ENTRY_LEGACY,                          \
+      (CUcontext * context, CUdevice device))                                                            \
+    X(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ENTRY_LEGACY, (CUcontext * context, void *green))   \
     X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, ENTRY_LEGACY, (CUdevice device))         \
     X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, ENTRY_LEGACY, (CUdevice device))     \
     X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, ENTRY_LEGACY, (CUdevice device))     \
@@ -123,23 +128,31 @@
     X(cuCtxDetach, "cuCtxDetach", 2000, ENTRY_LEGACY, (CUcontext context))                               \
     X(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, ENTRY_LEGACY, (void *context))
 
-#define ENTRY_CAPTURE_HOOKS(X)                                                                                    \
-    X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, ENTRY_LEGACY, (CUstream stream))                       \
-    X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, ENTRY_PER_THREAD, (CUstream stream))              \
-    X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, ENTRY_LEGACY,                                       \
-      (CUstream stream, CUstreamCaptureMode mode))                                                                \
-    X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, ENTRY_PER_THREAD,                              \
-      (CUstream stream, CUstreamCaptureMode mode))                                                                \
-    X(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, ENTRY_LEGACY,                            \
-      (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const void *edges, size_t count,                 \
-       CUstreamCaptureMode mode))                                                                                 \
-    X(cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, ENTRY_PER_THREAD,                   \
-      (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const void *edges, size_t count,                 \
-       CUstreamCaptureMode mode))                                                                                 \
-    X(cuStreamEndCapture, "cuStreamEndCapture", 10000, ENTRY_LEGACY, (CUstream stream, CUgraph * graph))          \
-    X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, ENTRY_PER_THREAD, (CUstream stream, CUgraph * graph)) \
-    X(cuStreamDestroy, "cuStreamDestroy", 2000, ENTRY_LEGACY, (CUstream stream))                                  \
+#define ENTRY_CAPTURE_HOOKS(X)                                                                           \
+    X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, ENTRY_LEGACY, (CUstream stream))              \
+    X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, ENTRY_PER_THREAD, (CUstream stream))     \
+    X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, ENTRY_LEGACY,                              \
+      (CUstream stream, CUstreamCaptureMode mode))                                                       \
+    X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, ENTRY_PER_THREAD,                     \
+      (CUstream stream, CUstreamCaptureMode mode))                                                       \
+    X(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, ENTRY_LEGACY,                   \
+      (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const void *edges, size_t count,        \
+       CUstreamCaptureMode mode))                                                                        \
+    X(cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, ENTRY_PER_THREAD,          \
+      (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const void *edges, size_t count,        \
+       CUstreamCaptureMode mode))                                                                        \
+    X(cuStreamEndCapture, "cuStreamEndCapture", 10000, ENTRY_LEGACY, (CUstream stream, CUgraph * graph)) \
+    X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, ENTRY_PER_THREAD, (CUstream stream, CUgraph * graph))
+
+#define ENTRY_STREAM_HOOKS(X)                                                    \
+    X(cuStreamDestroy, "cuStreamDestroy", 2000, ENTRY_LEGACY, (CUstream stream)) \
     X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, ENTRY_LEGACY, (CUstream stream))
+
+#define ENTRY_MEMORY_POOL_HOOKS(X)                                                                                   \
+    X(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, ENTRY_LEGACY, (CUdevice device, CUmemoryPool memory_pool))    \
+    X(cuMemSetMemPool, "cuMemSetMemPool", 13000, ENTRY_LEGACY, (void *location, int type, CUmemoryPool memory_pool)) \
+    X(cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, ENTRY_LEGACY, (CUmemoryPool memory_pool, size_t keep_bytes))        \
+    X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, ENTRY_LEGACY, (CUmemoryPool memory_pool))
 
 #define ENTRY_EXPORT __attribute__((visibility("default")))
 

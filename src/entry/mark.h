@@ -16,7 +16,7 @@ enum mark_kind {
     MARK_ANSWER /* give `answer` */
 };
 
-enum mark_call { MARK_ALLOC = 1, MARK_FREE, MARK_FREE_ASYNC };
+enum mark_call { MARK_ALLOC = 1, MARK_FREE, MARK_ALLOC_ASYNC, MARK_FREE_ASYNC };
 
 struct mark {
     enum mark_kind kind;

@@ -119,6 +119,8 @@ static struct pool_system *create(const struct device_ops *ops) {
         .limit_bytes = config->limit,
         .headroom_bytes = config->headroom,
         .trim_bytes = config->trim,
+        .async = config->async,
+        .free_event = config->free_mode == CONFIG_FREE_EVENT,
     };
     struct pool_system *system = pool_system_create(ops, &options);
     if (!system) return decline(POOLCUDA_PASS_no_host_memory);

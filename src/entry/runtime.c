@@ -8,7 +8,6 @@
  */
 #include "config/config.h"
 #include "entry/callers.h"
-#include "entry/captures.h"
 #include "entry/mark.h"
 #include "entry/process.h"
 #include "stats/writer.h"
@@ -177,23 +176,57 @@ int entry_cudaFree(void *address) {
 
 /* ---- stream-ordered ---- */
 
-static int malloc_async(struct runtime *runtime, int (*real)(void **, size_t, void *), void **out, size_t bytes,
-                        void *stream) {
+typedef int (*alloc_async_function)(void **, size_t, void *);
+
+/* `code`: the pool's answer where `asked`. */
+static int ENTRY_COLD malloc_async_slowly(struct runtime *runtime, alloc_async_function real, void **out, size_t bytes,
+                                          void *stream, const struct pool_system *pool, bool asked, int code) {
+    count_pass(runtime, pool);
+    enum mark_kind kind = MARK_AGAIN;
+    if (asked && code == POOL_PASS) kind = after_pass(runtime);
+    if (asked && code == DEVICE_OUT_OF_MEMORY) {
+        kind = MARK_ANSWER;
+        if (!door_below(runtime) && config_get()->limit != CONFIG_NONE) return code;
+    }
+    note(kind, MARK_ALLOC_ASYNC, bytes, code);
+    return done(real(out, bytes, stream));
+}
+
+static inline int malloc_async(struct runtime *runtime, alloc_async_function real, void **out, size_t bytes,
+                               struct device_stream stream) {
     if (!real) return NO_RUNTIME;
     struct pool_system *pool = pool_of(runtime);
-    if (pool && !door_below(runtime)) stats_pass(POOLCUDA_PASS_async);
-    count_pass(runtime, pool);
-    return real(out, bytes, stream);
+    const bool asked = pool && out;
+    int code = POOL_PASS;
+    if (ENTRY_LIKELY(asked)) {
+        uint64_t address;
+        code = pool_alloc_async(pool, bytes, stream, POOL_DOOR_RUNTIME, &address);
+        if (ENTRY_LIKELY(code == DEVICE_OK)) {
+            *out = (void *)(uintptr_t)address;
+            return code;
+        }
+    }
+    return malloc_async_slowly(runtime, real, out, bytes, stream.handle, pool, asked, code);
+}
+
+/* The caller's runtime: what was found before, or else looked for. */
+static inline struct runtime *runtime_of(const void *caller) {
+    struct runtime *runtime = callers_quick(caller);
+    return ENTRY_LIKELY(runtime != NULL) ? runtime : callers_runtime(caller);
 }
 
 int entry_cudaMallocAsync(void **out, size_t bytes, void *stream) {
-    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
-    return runtime ? malloc_async(runtime, runtime->real.cudaMallocAsync, out, bytes, stream) : NO_RUNTIME;
+    struct runtime *runtime = runtime_of(__builtin_return_address(0));
+    return runtime
+               ? malloc_async(runtime, runtime->real.cudaMallocAsync, out, bytes, (struct device_stream){stream, false})
+               : NO_RUNTIME;
 }
 
 int entry_cudaMallocAsync_ptsz(void **out, size_t bytes, void *stream) {
-    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
-    return runtime ? malloc_async(runtime, runtime->real.cudaMallocAsync_ptsz, out, bytes, stream) : NO_RUNTIME;
+    struct runtime *runtime = runtime_of(__builtin_return_address(0));
+    return runtime ? malloc_async(runtime, runtime->real.cudaMallocAsync_ptsz, out, bytes,
+                                  (struct device_stream){stream, true})
+                   : NO_RUNTIME;
 }
 
 static int free_async(struct runtime *runtime, int (*real)(void *, void *), void *address,
@@ -202,21 +235,21 @@ static int free_async(struct runtime *runtime, int (*real)(void *, void *), void
     struct pool_system *pool = pool_of_frees(runtime);
     const uint64_t value = (uint64_t)(uintptr_t)address;
     const bool asked = pool && address;
-    const int code = asked ? captures_free_async(pool, value, stream, POOL_DOOR_RUNTIME) : POOL_PASS;
-    if (code == DEVICE_OK) return code;
+    const int code = asked ? pool_free_async(pool, value, stream, POOL_DOOR_RUNTIME) : POOL_PASS;
+    if (ENTRY_LIKELY(code == DEVICE_OK)) return code;
     count_pass(runtime, pool);
     if (answer_free(runtime, MARK_FREE_ASYNC, value, asked, code)) return code;
     return done(real(address, stream.handle));
 }
 
 int entry_cudaFreeAsync(void *address, void *stream) {
-    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    struct runtime *runtime = runtime_of(__builtin_return_address(0));
     return runtime ? free_async(runtime, runtime->real.cudaFreeAsync, address, (struct device_stream){stream, false})
                    : NO_RUNTIME;
 }
 
 int entry_cudaFreeAsync_ptsz(void *address, void *stream) {
-    struct runtime *runtime = callers_runtime(__builtin_return_address(0));
+    struct runtime *runtime = runtime_of(__builtin_return_address(0));
     return runtime
                ? free_async(runtime, runtime->real.cudaFreeAsync_ptsz, address, (struct device_stream){stream, true})
                : NO_RUNTIME;

@@ -39,8 +39,8 @@ int capture_ask(struct pool *pool) {
     struct capture_probe *probe = malloc(sizeof *probe);
     errno = error;
     uint64_t address = 0;
-    int code = system->ops->segment_alloc(system->ops->self, pool->context, SEGMENT_PLAIN, (struct device_stream){0},
-                                          UNIT, &address);
+    const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
+    int code = system->ops->segment_alloc(system->ops->self, &plain, (struct device_stream){0}, UNIT, &address);
     if (code != DEVICE_OK) {
         free(probe);
         return code == DEVICE_OUT_OF_MEMORY ? DEVICE_OK : code; /* permitted, only not to be had */
@@ -67,13 +67,19 @@ void capture_release_probes(struct pool_system *system) {
             return;
         }
         list = probe->next;
+        const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
         if (probe->generation == generation_of(pool))
-            system->ops->segment_release(system->ops->self, pool->context, SEGMENT_PLAIN, probe->address);
+            system->ops->segment_release(system->ops->self, &plain, probe->address, UNIT);
         pthread_mutex_lock(&pool->lock);
         capture_wait_end(pool);
         pthread_mutex_unlock(&pool->lock);
         free(probe);
     }
+}
+
+static bool records_under_way(struct pool_system *system) {
+    uint64_t ended = atomic_load(&system->fences.records_ended);
+    return atomic_load(&system->fences.records_begun) != ended;
 }
 
 static bool waits_under_way(struct pool *pool) {
@@ -93,6 +99,7 @@ void pool_capture_begin(struct pool_system *system) {
     unsigned steps = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next)
         for (; waits_under_way(pool) && steps < STEPS; steps++) nanosleep(&step, NULL);
+    while (records_under_way(system)) nanosleep(&step, NULL);
     pthread_setcancelstate(cancel_state, &cancel_state);
     errno = error;
 }

@@ -11,8 +11,8 @@
 /* Sums of a walk, to be compared with what the pool keeps. */
 struct walk {
     uint64_t live, requested, reserved, idle, waiting, ordered, retired, releasable, live_blocks, in_table, idle_blocks,
-        segments;
-    size_t largest;
+        ordered_blocks, segments;
+    size_t largest, ordered_largest;
 };
 
 #define HOLDS(condition) \
@@ -24,8 +24,9 @@ static const char *check_block(const struct pool *pool, const struct segment *se
     HOLDS(block->size >= UNIT && block->size % UNIT == 0 && "a block is a positive number of units");
     HOLDS((!block->before || block->before->after == block) && "neighbours know each other");
     HOLDS((!block->after || block->after->address == block->address + block->size) && "neighbours touch");
-    switch (block->state) {
+    switch ((enum block_state)block->state) {
     case BLOCK_LIVE:
+        HOLDS(block->number < pool->cell_count && "a live block is counted by a cell of its pool");
         HOLDS(live_table_find(&pool->table, block->address) == block && "a live block is in the table");
         walk->in_table++;
         HOLDS(block->requested > 0 && block->requested <= block->size && "a request fits its block");
@@ -41,7 +42,13 @@ static const char *check_block(const struct pool *pool, const struct segment *se
         if (block->size == segment->size) walk->releasable += block->size;
         return NULL;
     case BLOCK_ORDERED:
+        HOLDS(block->number > 0 && block->number < pool->list_count && "an ordered block is in a list");
+        HOLDS((!block->after || block->after->state != BLOCK_ORDERED || block->after->number != block->number) &&
+              "neighbours in one list are merged");
+        HOLDS(block->batch <= fences_open_batch(&pool->system->fences) && "no batch is later than the open one");
         walk->ordered += block->size;
+        walk->ordered_blocks++;
+        if (block->size > walk->ordered_largest) walk->ordered_largest = block->size;
         return NULL;
     case BLOCK_WAITING:
         walk->waiting += block->size;
@@ -53,8 +60,16 @@ static const char *check_block(const struct pool *pool, const struct segment *se
     return "a block is in one of its states";
 }
 
-static const char *check_index(const struct free_index *index, const struct walk *walk) {
-    size_t count = 0;
+/* Sums over one index. */
+struct index_sums {
+    size_t count, bytes, largest;
+    uint64_t oldest, newest; /* batches */
+};
+
+/* `state` and `number`: of every block in it. */
+static const char *check_index(const struct free_index *index, enum block_state state, unsigned number,
+                               struct index_sums *sums) {
+    *sums = (struct index_sums){.oldest = UINT64_MAX};
     for (unsigned first = 0; first < INDEX_FIRST_LEVELS; first++) {
         HOLDS(((index->first_map >> first & 1) != 0) == (index->second_map[first] != 0) &&
               "the first map sums up the second");
@@ -62,29 +77,77 @@ static const char *check_index(const struct free_index *index, const struct walk
             const struct block *head = index->heads[first][second];
             HOLDS(((index->second_map[first] >> second & 1) != 0) == (head != NULL) &&
                   "the map shows which lists are empty");
-            for (const struct block *block = head; block; block = block->next, count++) {
-                HOLDS(block->state == BLOCK_IDLE && "only idle blocks are in the index");
+            for (const struct block *block = head; block; block = block->next) {
+                HOLDS(block->state == state && "only free blocks of one state are in an index");
+                HOLDS((state == BLOCK_IDLE || block->number == number) && "an ordered block is in its own list");
                 HOLDS(index_class(block->size) == first * INDEX_SECOND_LEVELS + second &&
                       "a block is in the list of its class");
                 HOLDS((block->previous ? block->previous->next == block : block == head) &&
                       "the list is linked both ways");
+                sums->count++;
+                sums->bytes += block->size;
+                if (block->size > sums->largest) sums->largest = block->size;
+                if (block->batch < sums->oldest) sums->oldest = block->batch;
+                if (block->batch > sums->newest) sums->newest = block->batch;
             }
         }
     }
-    HOLDS(count == walk->idle_blocks && count == index->count && "every idle block is in the index");
-    HOLDS(index->largest == walk->largest && "the index knows its largest block");
+    HOLDS(sums->count == index->count && "the index counts its blocks");
+    HOLDS(index->largest == sums->largest && "the index knows its largest block");
+    return NULL;
+}
+
+static const char *check_lists(const struct pool *pool, const struct walk *walk) {
+    uint64_t count = 0, bytes = 0;
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        const struct stream_list *list = pool->lists[i];
+        struct index_sums sums;
+        const char *broken = check_index(list->index, BLOCK_ORDERED, i, &sums);
+        if (broken) return broken;
+        HOLDS(list->number == i && "a list knows its number");
+        HOLDS((!list->id || streams_find(pool, list->id) == list) && "a stream finds its list");
+        HOLDS(sums.bytes == list->bytes && "a list counts its bytes");
+        HOLDS((!sums.count || (sums.oldest >= list->oldest && sums.newest <= list->newest)) &&
+              "a list bounds its batches");
+        count += sums.count;
+        bytes += sums.bytes;
+    }
+    HOLDS(count == walk->ordered_blocks && bytes == walk->ordered && count == pool->ordered_blocks &&
+          "every ordered block is in a list");
+    HOLDS(walk->ordered_largest == pool->ordered_largest && "the pool knows its largest ordered block");
+    return NULL;
+}
+
+static const char *check_waiting(const struct pool *pool, const struct walk *walk) {
+    uint64_t bytes = 0, batch = 0;
+    for (const struct block *block = pool->waiting; block; block = block->next) {
+        HOLDS(block->state == BLOCK_WAITING && "only waiting blocks are in the queue");
+        HOLDS(block->batch >= batch && "the queue is in the order of batches");
+        HOLDS((block->next || block == pool->waiting_last) && "the queue knows its end");
+        batch = block->batch;
+        bytes += block->size;
+    }
+    HOLDS(bytes == walk->waiting && bytes == pool->waiting_bytes && "every waiting block is in the queue");
     return NULL;
 }
 
 static const char *check_figures(const struct pool *pool) {
     const struct poolcuda_pool *figures = pool->figures;
-    const struct poolcuda_cell *cell = pool->cell;
+    struct poolcuda_cell sum = {0};
+    const struct poolcuda_cell *cell = &sum;
+    for (unsigned i = 0; i < pool->cell_count; i++) {
+#define CELL_SUM(name, unit, kind, help) sum.name += pool->cells[i]->name;
+        POOLCUDA_CELL_COUNTERS(CELL_SUM)
+#undef CELL_SUM
+        HOLDS(pool->cells[i]->alloc_live_bytes >= pool->cells[i]->freed_live_bytes && "figures: no cell is negative");
+    }
     HOLDS(figures->sequence % 2 == 0 && "nobody writes the figures without the lock");
     HOLDS(figures->reserved_bytes == pool->reserved && "figures: reserved");
     HOLDS(figures->idle_bytes == pool->idle_bytes && figures->waiting_bytes == pool->waiting_bytes &&
           "figures: cached");
     HOLDS(figures->releasable_bytes == pool->releasable && "figures: releasable");
-    HOLDS(figures->largest_free_bytes == pool->idle.largest && "figures: largest free block");
+    HOLDS(figures->ordered_bytes == pool->ordered_bytes && "figures: ordered");
+    HOLDS(figures->largest_free_bytes == heap_largest(pool) && "figures: largest free block");
     HOLDS(figures->segment_alloc_bytes - figures->segment_release_bytes >= pool->reserved && "figures: segment bytes");
     HOLDS(figures->segment_allocs - figures->segment_releases >= pool->segment_count && "figures: segments");
     HOLDS(cell->alloc_live_bytes - cell->freed_live_bytes == pool->live && "figures: live");
@@ -97,7 +160,7 @@ static const char *check_figures(const struct pool *pool) {
         cached += figures->classes[i].cached_bytes;
     }
     HOLDS(live == pool->live && "figures: live by size class");
-    HOLDS(cached == pool->idle_bytes && "figures: cached by size class");
+    HOLDS(cached == pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes && "figures: cached by size class");
     return NULL;
 }
 
@@ -125,12 +188,15 @@ static const char *check_pool(const struct pool *pool) {
     HOLDS(walk.reserved == pool->reserved && walk.segments == pool->segment_count && "reserved sums");
     HOLDS(walk.idle == pool->idle_bytes && walk.retired == pool->retired_bytes && walk.ordered == pool->ordered_bytes &&
           "cached sums");
-    /* Blocks whose wait is under way are in no list, but they are waiting. */
-    HOLDS(walk.waiting == pool->waiting_bytes && "waiting sums");
     HOLDS(walk.releasable == pool->releasable && "releasable sums");
     HOLDS(walk.live + walk.idle + walk.waiting + walk.ordered + walk.retired == walk.reserved &&
           "every byte is accounted for");
-    const char *broken = check_index(&pool->idle, &walk);
+    struct index_sums idle;
+    const char *broken = check_index(&pool->idle, BLOCK_IDLE, 0, &idle);
+    if (broken) return broken;
+    HOLDS(idle.count == walk.idle_blocks && idle.largest == walk.largest && "every idle block is in the index");
+    broken = check_lists(pool, &walk);
+    if (!broken) broken = check_waiting(pool, &walk);
     return broken ? broken : check_figures(pool);
 }
 

@@ -36,10 +36,16 @@ static struct device_state *device_add(struct pool_system *system, struct device
     return device;
 }
 
+static bool is_from(const struct pool *pool, const struct segment_source *source) {
+    return !pool->ended && pool->source.kind == source->kind && pool->source.context.handle == source->context.handle &&
+           pool->source.context.ordinal == source->context.ordinal && pool->source.memory_pool == source->memory_pool;
+}
+
 /* Under contexts_lock. A context that comes back under its old handle gets its old pool, which is empty. */
-static struct pool *pool_add(struct pool_system *system, struct device_state *device, struct device_context context) {
+static struct pool *pool_add(struct pool_system *system, struct device_state *device,
+                             const struct segment_source *source) {
     for (struct pool *old = atomic_load(&system->pools); old; old = old->next)
-        if (old->context.handle == context.handle && old->device == device) return old;
+        if (is_from(old, source)) return old;
     struct pool *pool = aligned_alloc(_Alignof(struct pool), sizeof *pool);
     if (!pool) return NULL;
     memset(pool, 0, sizeof *pool);
@@ -47,8 +53,7 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
     pthread_cond_init(&pool->changed, NULL);
     pool->system = system;
     pool->device = device;
-    pool->context = context;
-    pool->kind = SEGMENT_PLAIN;
+    pool->source = *source;
     pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
     figures_open(pool);
     pool->next = atomic_load(&system->pools);
@@ -74,8 +79,10 @@ static struct pool *context_adopt(struct pool_system *system, const void *handle
     }
     const int error = errno;
     bool primary = ops->context_primary(ops->self, context);
+    bool pooled = primary || ops->context_created(ops->self, context);
     struct device_info info = {0};
-    if (primary) ops->device_describe(ops->self, context, &info);
+    if (pooled) ops->device_describe(ops->self, context, &info);
+    const struct segment_source source = {.kind = SEGMENT_PLAIN, .context = context};
 
     struct pool *pool = NULL;
     pthread_mutex_lock(&system->contexts_lock);
@@ -83,19 +90,38 @@ static struct pool *context_adopt(struct pool_system *system, const void *handle
     if (entry) {
         pool = entry->pool;
     } else if (system->context_count == CONTEXTS_MAX) {
-        primary = false;
+        pooled = false;
     } else {
-        if (primary) {
+        if (pooled) {
             struct device_state *device = device_of(system, context);
             if (!device) device = device_add(system, context, &info);
-            if (device) pool = pool_add(system, device, context);
+            if (device) pool = pool_add(system, device, &source);
+            if (pool) pool->primary = primary;
             if (!pool) *reason = POOLCUDA_PASS_no_host_memory;
         }
-        if (pool || !primary) system->contexts[system->context_count++] = (struct context_entry){context.handle, pool};
+        if (pool || !pooled) system->contexts[system->context_count++] = (struct context_entry){context.handle, pool};
     }
     pthread_mutex_unlock(&system->contexts_lock);
     errno = error;
-    if (!primary) *reason = POOLCUDA_PASS_created_context;
+    if (!pooled) *reason = POOLCUDA_PASS_created_context;
+    return pool;
+}
+
+struct pool *contexts_async_pool(struct pool_system *system, struct device_context context) {
+    const struct device_ops *ops = system->ops;
+    struct segment_source source = {.kind = SEGMENT_ASYNC, .context = {NULL, context.ordinal}};
+    const int error = errno;
+    struct device_info info;
+    struct pool *pool = NULL;
+    if (ops->memory_pool(ops->self, context.ordinal, &source.memory_pool) == DEVICE_OK) {
+        ops->device_describe(ops->self, context, &info);
+        pthread_mutex_lock(&system->contexts_lock);
+        struct device_state *device = device_of(system, context);
+        if (!device) device = device_add(system, context, &info);
+        if (device) pool = pool_add(system, device, &source);
+        pthread_mutex_unlock(&system->contexts_lock);
+    }
+    errno = error;
     return pool;
 }
 
@@ -131,7 +157,8 @@ void pool_await_change(struct pool *pool) {
 }
 
 static bool pool_is_of(const struct pool *pool, int ordinal, const void *handle) {
-    return handle ? pool->context.handle == handle : pool->context.ordinal == ordinal;
+    if (pool->source.kind != SEGMENT_PLAIN) return false;
+    return handle ? pool->source.context.handle == handle : pool->primary && pool->source.context.ordinal == ordinal;
 }
 
 /* The pool in service for a handle, or for the device's primary context. A pool that the table has forgotten is in
@@ -204,14 +231,45 @@ void pool_context_settle(struct pool_system *system, int ordinal, void *handle) 
         if (handle) entry_forget(system, handle);
         return;
     }
-    bool alive = system->ops->context_alive(system->ops->self, pool->context);
-    if (!alive) entry_forget(system, pool->context.handle);
+    bool alive = system->ops->context_alive(system->ops->self, pool->source.context);
+    if (!alive) entry_forget(system, pool->source.context.handle);
     pthread_mutex_lock(&pool->lock);
-    if (!alive) pool_begin_generation(pool);
+    if (!alive) {
+        streams_await_rest(pool);
+        pool_begin_generation(pool);
+    }
     if (--pool->closers == 0) {
         pool->status = POOL_OPEN;
         pthread_cond_broadcast(&pool->changed);
     }
     pthread_mutex_unlock(&pool->lock);
     if (!alive) log_line(LOG_EVENT, "device %d: its context is gone, its blocks are forgotten", pool->device->ordinal);
+}
+
+/* ---- memory pools ---- */
+
+void pool_memory_pool_set(struct pool_system *system) {
+    atomic_fetch_add(&system->streams_epoch, 1);
+}
+
+static struct pool *pool_from(struct pool_system *system, const void *memory_pool) {
+    struct pool *pool = atomic_load(&system->pools);
+    while (pool && (pool->source.kind != SEGMENT_ASYNC || pool->ended || pool->source.memory_pool != memory_pool))
+        pool = pool->next;
+    return pool;
+}
+
+uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes) {
+    struct pool *pool = pool_from(system, memory_pool);
+    return pool ? grow_release_pool(pool, keep_bytes) : 0;
+}
+
+void pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool) {
+    struct pool *pool = pool_from(system, memory_pool);
+    if (!pool) return;
+    pthread_mutex_lock(&pool->lock);
+    pool->ended = true;
+    pthread_mutex_unlock(&pool->lock);
+    atomic_fetch_add(&system->streams_epoch, 1);
+    grow_release_pool(pool, 0);
 }

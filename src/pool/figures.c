@@ -19,8 +19,9 @@ uint64_t figures_clock(void) {
 void figures_open(struct pool *pool) {
     struct poolcuda_pool *figures = stats_pool_open();
     const struct device_state *device = pool->device;
-    figures->kind = pool->kind == SEGMENT_ASYNC ? POOLCUDA_KIND_ASYNC : POOLCUDA_KIND_PLAIN;
-    figures->context = (uint64_t)(uintptr_t)pool->context.handle;
+    figures->kind = pool->source.kind == SEGMENT_ASYNC ? POOLCUDA_KIND_ASYNC : POOLCUDA_KIND_PLAIN;
+    figures->context = (uint64_t)(uintptr_t)(pool->source.kind == SEGMENT_ASYNC ? pool->source.memory_pool
+                                                                                : pool->source.context.handle);
     figures->generation = pool->generation;
     figures->device = device->ordinal;
     figures->limited = pool->system->options.limit_bytes != CONFIG_NONE;
@@ -31,6 +32,8 @@ void figures_open(struct pool *pool) {
     memcpy(figures->pci, device->info.pci, sizeof figures->pci);
     pool->figures = figures;
     pool->cell = stats_cell_open(figures, 0);
+    pool->cells[0] = pool->cell;
+    pool->cell_count = 1;
     stats_pool_publish(figures);
 }
 
@@ -42,9 +45,10 @@ void figures_begin(struct pool *pool) {
 static void end_hit(struct pool *pool) {
     struct poolcuda_pool *figures = pool->figures;
     stats_set(&figures->idle_bytes, pool->idle_bytes);
-    stats_set(&figures->largest_free_bytes, pool->idle.largest);
+    stats_set(&figures->largest_free_bytes, heap_largest(pool));
     stats_set(&figures->releasable_bytes, pool->releasable);
-    stats_set(&figures->free_blocks, pool->idle.count);
+    stats_set(&figures->free_blocks, pool->idle.count + pool->ordered_blocks);
+    stats_set(&figures->ordered_bytes, pool->ordered_bytes);
 }
 
 void figures_end_alloc(struct pool *pool) {
@@ -58,6 +62,7 @@ void figures_end_free(struct pool *pool) {
     end_hit(pool);
     stats_raise(&pool->figures->peak_cached_bytes, pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes);
     stats_raise(&pool->figures->peak_idle_bytes, pool->idle_bytes);
+    stats_raise(&pool->figures->peak_ordered_bytes, pool->ordered_bytes);
     stats_write_end(pool->figures);
 }
 
@@ -69,10 +74,10 @@ void figures_end(struct pool *pool) {
     stats_set(&figures->ordered_bytes, pool->ordered_bytes);
     stats_set(&figures->waiting_bytes, pool->waiting_bytes);
     stats_set(&figures->retired_bytes, pool->retired_bytes);
-    stats_set(&figures->largest_free_bytes, pool->idle.largest);
+    stats_set(&figures->largest_free_bytes, heap_largest(pool));
     stats_set(&figures->releasable_bytes, pool->releasable);
     stats_set(&figures->segments, pool->segment_count);
-    stats_set(&figures->free_blocks, pool->idle.count);
+    stats_set(&figures->free_blocks, pool->idle.count + pool->ordered_blocks);
     stats_raise(&figures->peak_requested_bytes, pool->requested);
     stats_raise(&figures->peak_live_bytes, pool->live);
     stats_raise(&figures->peak_reserved_bytes, pool->reserved);
@@ -83,8 +88,18 @@ void figures_end(struct pool *pool) {
     stats_write_end(figures);
 }
 
+unsigned figures_cell(struct pool *pool, uint64_t stream) {
+    for (unsigned i = 1; i < pool->cell_count; i++)
+        if (stats_get(&pool->cells[i]->stream) == stream) return i;
+    if (pool->cell_count == POOLCUDA_MAX_CELLS) return 0;
+    struct poolcuda_cell *cell = stats_cell_more(pool->figures, stream);
+    if (!cell) return 0;
+    pool->cells[pool->cell_count] = cell;
+    return pool->cell_count++;
+}
+
 void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum pool_door door) {
-    struct poolcuda_cell *cell = pool->cell;
+    struct poolcuda_cell *cell = pool->cells[block->number];
     struct poolcuda_size_class *class = &pool->figures->classes[stats_size_class(block->size)];
     stats_add(&cell->allocs, 1);
     stats_add(hit ? &cell->hits : &cell->misses, 1);
@@ -103,7 +118,7 @@ void figures_hit_latency(struct pool *pool, uint64_t began) {
 }
 
 void figures_free(struct pool *pool, const struct block *block, enum pool_door door) {
-    struct poolcuda_cell *cell = pool->cell;
+    struct poolcuda_cell *cell = pool->cells[block->number]; /* the one that counted its allocation */
     struct poolcuda_size_class *class = &pool->figures->classes[stats_size_class(block->size)];
     stats_add(&cell->frees, 1);
     stats_add(&cell->freed_requested_bytes, block->requested);
@@ -115,7 +130,7 @@ void figures_free(struct pool *pool, const struct block *block, enum pool_door d
 
 struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_event_type type) {
     const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
-    const uint64_t largest = pool->idle.largest;
+    const uint64_t largest = heap_largest(pool);
     return (struct poolcuda_event){
         .type = type,
         .device = pool->device->ordinal,

@@ -53,7 +53,8 @@ static struct room device_room(struct pool *pool) {
     const struct device_ops *ops = pool->system->ops;
     struct room room = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     size_t free_bytes, total_bytes;
-    if (options->headroom_bytes && ops->memory_info(ops->self, pool->context, &free_bytes, &total_bytes) == DEVICE_OK) {
+    if (options->headroom_bytes &&
+        ops->memory_info(ops->self, pool->source.context, &free_bytes, &total_bytes) == DEVICE_OK) {
         room.device_free = free_bytes;
         room.headroom = free_bytes > options->headroom_bytes ? free_bytes - options->headroom_bytes : 0;
     }
@@ -94,7 +95,7 @@ static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
 static void segment_give_back(struct pool *pool, struct segment *segment) {
     const struct device_ops *ops = pool->system->ops;
     uint64_t entered = driver_enter();
-    int code = ops->segment_release(ops->self, pool->context, pool->kind, segment->address);
+    int code = ops->segment_release(ops->self, &pool->source, segment->address, segment->size);
     uint64_t spent = driver_leave(entered);
     device_return(pool->device, segment->size);
     if (code != DEVICE_OK)
@@ -169,42 +170,63 @@ uint64_t grow_release(struct pool_system *system, struct device_state *device, u
     return released;
 }
 
-bool grow_settle_waiting(struct pool_system *system, struct device_state *device) {
-    const struct device_ops *ops = system->ops;
-    bool settled = false;
-    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        if (pool->device != device) continue;
+uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
+    uint64_t released = 0;
+    pthread_mutex_lock(&pool->lock);
+    pool->inside++;
+    pthread_mutex_unlock(&pool->lock);
+    streams_prove(pool, 0, true);
+    for (;;) {
         pthread_mutex_lock(&pool->lock);
-        struct block *list = NULL;
-        if (pool->waiting && pool->status == POOL_OPEN && capture_wait_begin(pool)) {
-            list = pool->waiting;
-            pool->waiting = NULL;
-            pool->inside++;
-        }
+        const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+        struct segment *segment = cached > keep ? pick_release(pool, cached - keep) : NULL;
+        if (!segment) break;
+        released += segment->size;
+        segment_detach(pool, segment);
+        pool->inside++;
         pthread_mutex_unlock(&pool->lock);
-        if (!list) continue;
+        segment_give_back(pool, segment);
+    }
+    pool_leave(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return released;
+}
 
-        uint64_t entered = driver_enter();
-        int code = ops->context_synchronize(ops->self, pool->context);
-        uint64_t spent = driver_leave(entered);
+/* Enter an open pool of the device that has blocks which are not idle. */
+static bool enter_unproved(struct pool *pool, const struct device_state *device) {
+    if (pool->device != device) return false;
+    pthread_mutex_lock(&pool->lock);
+    bool enter = pool->status == POOL_OPEN && (pool->waiting || pool->ordered_bytes);
+    if (enter) pool->inside++;
+    pthread_mutex_unlock(&pool->lock);
+    return enter;
+}
 
+static void leave_pool(struct pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pool_leave(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void grow_prove(struct pool_system *system, const struct device_state *device) {
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (!enter_unproved(pool, device)) continue;
+        streams_prove(pool, 0, true);
+        leave_pool(pool);
+    }
+}
+
+bool grow_settle(struct pool_system *system, const struct device_state *device) {
+    bool settled = false, waited = false;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (!enter_unproved(pool, device)) continue;
+        /* One wait proves the blocks of all pools. */
+        const uint64_t entered = driver_enter();
+        if (!waited) waited = fences_settle(pool);
+        driver_leave(entered);
         pthread_mutex_lock(&pool->lock);
-        capture_wait_end(pool);
         figures_begin(pool);
-        stats_add(&pool->figures->waits, 1);
-        stats_add(&pool->figures->driver_ns, spent);
-        while (list) {
-            struct block *block = list;
-            list = block->next;
-            if (code == DEVICE_OK) {
-                pool->waiting_bytes -= block->size;
-                heap_make_idle(pool, block);
-                settled = true;
-            } else {
-                block->next = pool->waiting;
-                pool->waiting = block;
-            }
-        }
+        settled |= streams_reclaim(pool);
         figures_end(pool);
         pool_leave(pool);
         pthread_mutex_unlock(&pool->lock);
@@ -246,14 +268,17 @@ static struct segment *consolidate(struct pool *pool, size_t exact) {
 
 /* Ask the driver for a segment. No lock held. 0 and *address; DEVICE_OUT_OF_MEMORY also when the limit forbids it
  * (*reason says which). */
-static int segment_take(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
+static int segment_take(const struct request *request, size_t bytes, uint64_t *address,
+                        enum poolcuda_oom_reason *reason) {
+    struct pool *pool = request->pool;
     const struct device_ops *ops = pool->system->ops;
+    const struct device_stream stream = request->on ? request->on->called : (struct device_stream){0};
     if (!device_promise(pool, bytes)) {
         *reason = POOLCUDA_OOM_LIMIT;
         return DEVICE_OUT_OF_MEMORY;
     }
     uint64_t entered = driver_enter();
-    int code = ops->segment_alloc(ops->self, pool->context, pool->kind, (struct device_stream){0}, bytes, address);
+    int code = ops->segment_alloc(ops->self, &pool->source, stream, bytes, address);
     uint64_t spent = driver_leave(entered);
     if (code != DEVICE_OK) {
         device_return(pool->device, bytes);
@@ -268,45 +293,65 @@ static int segment_take(struct pool *pool, size_t bytes, uint64_t *address, enum
 }
 
 /* The same after cached memory was given back: an event of its own. */
-static int segment_retake(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
+static int segment_retake(const struct request *request, size_t bytes, uint64_t *address,
+                          enum poolcuda_oom_reason *reason) {
+    struct pool *pool = request->pool;
     pthread_mutex_lock(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->oom_retries, 1);
     figures_end(pool);
     figures_event(pool, POOLCUDA_EVENT_oom_retry, bytes, UINT64_MAX, (uint32_t)*reason);
     pthread_mutex_unlock(&pool->lock);
-    return segment_take(pool, bytes, address, reason);
+    return segment_take(request, bytes, address, reason);
 }
 
-/* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again. No lock
- * held. */
-static int segment_take_hard(struct pool *pool, size_t bytes, uint64_t *address, enum poolcuda_oom_reason *reason) {
-    struct pool_system *system = pool->system;
+/* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again; what is
+ * known to be idle before what has to be waited for. No lock held. */
+static int segment_take_hard(const struct request *request, size_t bytes, uint64_t *address,
+                             enum poolcuda_oom_reason *reason) {
+    struct pool_system *system = request->pool->system;
+    struct device_state *device = request->pool->device;
     int code = DEVICE_OUT_OF_MEMORY;
-    if (grow_release(system, pool->device, bytes, 0)) code = segment_retake(pool, bytes, address, reason);
+    grow_prove(system, device);
+    if (grow_release(system, device, bytes, 0)) code = segment_retake(request, bytes, address, reason);
     if (code == DEVICE_OUT_OF_MEMORY) {
-        grow_settle_waiting(system, pool->device);
-        if (grow_release(system, pool->device, UINT64_MAX, 0)) code = segment_retake(pool, bytes, address, reason);
+        grow_settle(system, device);
+        if (grow_release(system, device, UINT64_MAX, 0)) code = segment_retake(request, bytes, address, reason);
     }
     return code;
 }
 
-/* With the lock: an idle block for the request. */
-static struct block *try_idle(struct pool *pool, size_t size, size_t requested, bool any) {
-    struct block *block = heap_take(pool, size, any);
-    return block ? heap_hand_out(pool, block, size, requested) : NULL;
+/* With the lock: a free block for the request. */
+static struct block *try_free(const struct request *request, bool any) {
+    struct pool *pool = request->pool;
+    const struct stream_list *list = request->on ? streams_list(pool, request->on) : NULL;
+    struct block *block = heap_take(pool, list, request->size, any);
+    if (!block && list && list->bytes) block = heap_take_run(pool, list, request->size);
+    return block ? heap_hand_out(pool, block, request->size, request->requested, request->cell) : NULL;
 }
 
-/* A fresh segment's low end is the request's. *added: the segment is the pool's now, whether or not the block could be
- * handed out. With the lock. */
-static struct block *try_segment(struct pool *pool, uint64_t address, size_t bytes, size_t size, size_t requested,
-                                 bool *added) {
+/* A fresh segment's low end is the request's; what is left of one that was taken on a stream is free in the order of
+ * that stream. *added: the segment is the pool's now, whether or not the block could be handed out. With the lock. */
+static struct block *try_segment(const struct request *request, uint64_t address, size_t bytes, bool *added) {
+    struct pool *pool = request->pool;
     struct block *block = heap_add_segment(pool, address, bytes);
     *added = block != NULL;
     if (!block) return NULL;
     stats_add(&pool->figures->segment_allocs, 1);
     stats_add(&pool->figures->segment_alloc_bytes, bytes);
-    return heap_hand_out(pool, block, size, requested);
+    block->state = BLOCK_IDLE;
+    if (request->on) {
+        const struct stream_list *list = streams_list(pool, request->on);
+        const uint64_t batch = fences_open_batch(&pool->system->fences);
+        if (!list) {
+            heap_make_waiting(pool, block, batch);
+            return NULL;
+        }
+        block->state = BLOCK_ORDERED;
+        block->number = list->number;
+        block->batch = batch;
+    }
+    return heap_hand_out(pool, block, request->size, request->requested, request->cell);
 }
 
 /* A trim was made for the room of `device_free` bytes. No lock held. */
@@ -329,9 +374,6 @@ void grow_keep_headroom(struct pool *pool) {
         whole = released >= headroom - room.device_free;
     }
     if (whole) atomic_store_explicit(&pool->device->tight, false, memory_order_relaxed);
-    pthread_mutex_lock(&pool->lock);
-    pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
 }
 
 /* How much to ask for, giving back first where there is no room for the least. No lock held. */
@@ -342,6 +384,7 @@ static size_t make_room(struct pool *pool, size_t exact, size_t wanted, struct r
         if (wanted < exact) wanted = exact;
     }
     if (wanted <= room_bytes(room)) return wanted;
+    grow_prove(pool->system, pool->device);
     uint64_t released = grow_release(pool->system, pool->device, wanted - room_bytes(room), 0);
     if (released) {
         note_trim(pool, released, room->device_free);
@@ -350,24 +393,37 @@ static size_t make_room(struct pool *pool, size_t exact, size_t wanted, struct r
     return wanted;
 }
 
-int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct block **block, bool *took_segment) {
+/* With the lock, which it leaves meanwhile: what can be proved idle without waiting, for the request. */
+static struct block *try_proved(const struct request *request) {
+    struct pool *pool = request->pool;
+    const uint64_t own = request->on ? request->on->identity.id : 0;
+    struct block *block = NULL;
+    for (unsigned record = 0; record <= 1 && !block; record++) {
+        if (!pool->waiting && !pool->ordered_bytes) return NULL;
+        pthread_mutex_unlock(&pool->lock);
+        const bool proved = streams_prove(pool, own, record);
+        pthread_mutex_lock(&pool->lock);
+        if (!proved) continue;
+        figures_begin(pool);
+        block = try_free(request, false);
+        figures_end(pool);
+    }
+    return block;
+}
+
+int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment) {
+    struct pool *pool = request->pool;
     struct pool_system *system = pool->system;
-    size_t exact = policy_exact_segment(size);
+    size_t exact = policy_exact_segment(request->size);
     *took_segment = false;
 
-    if (pool->waiting_bytes) {
-        pthread_mutex_unlock(&pool->lock);
-        bool settled = grow_settle_waiting(system, pool->device);
-        pthread_mutex_lock(&pool->lock);
-        if (settled) {
-            figures_begin(pool);
-            *block = try_idle(pool, size, requested, false);
-            figures_end(pool);
-            if (*block) return DEVICE_OK;
-        }
-    }
+    figures_begin(pool);
+    *block = request->on ? try_free(request, false) : NULL; /* a run of neighbours */
+    figures_end(pool);
+    if (!*block) *block = try_proved(request);
+    if (*block) return DEVICE_OK;
 
-    size_t wanted = policy_segment(size, pool->reserved, pool->device->max_split, &system->options);
+    size_t wanted = policy_segment(request->size, pool->reserved, pool->device->max_split, &system->options);
     struct segment *given_up = consolidate(pool, exact);
     if (given_up) wanted = exact;
     pthread_mutex_unlock(&pool->lock);
@@ -384,7 +440,7 @@ int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct b
         /* A block of any size before the headroom is touched or the limit refuses. */
         pthread_mutex_lock(&pool->lock);
         figures_begin(pool);
-        *block = try_idle(pool, size, requested, true);
+        *block = try_free(request, true);
         figures_end(pool);
         if (*block) return DEVICE_OK;
         pthread_mutex_unlock(&pool->lock);
@@ -392,12 +448,12 @@ int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct b
 
     uint64_t address = 0;
     enum poolcuda_oom_reason reason = POOLCUDA_OOM_NONE;
-    int code = segment_take(pool, wanted, &address, &reason);
+    int code = segment_take(request, wanted, &address, &reason);
     if (code == DEVICE_OUT_OF_MEMORY && wanted > exact) {
         wanted = exact;
-        code = segment_take(pool, wanted, &address, &reason);
+        code = segment_take(request, wanted, &address, &reason);
     }
-    if (code == DEVICE_OUT_OF_MEMORY) code = segment_take_hard(pool, wanted, &address, &reason);
+    if (code == DEVICE_OUT_OF_MEMORY) code = segment_take_hard(request, wanted, &address, &reason);
     if (code == DEVICE_OK && wanted > room.headroom)
         atomic_store_explicit(&pool->device->tight, true, memory_order_relaxed);
 
@@ -406,10 +462,10 @@ int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct b
     figures_begin(pool);
     *block = NULL;
     if (code == DEVICE_OK) {
-        *block = try_segment(pool, address, wanted, size, requested, &added);
+        *block = try_segment(request, address, wanted, &added);
         *took_segment = *block != NULL;
     } else if (code == DEVICE_OUT_OF_MEMORY) {
-        *block = try_idle(pool, size, requested, true);
+        *block = try_free(request, true);
         if (!*block) stats_add(&pool->figures->oom_failures, 1);
     }
     figures_end(pool);
@@ -417,13 +473,13 @@ int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct b
     if (added) figures_event(pool, POOLCUDA_EVENT_growth, wanted, room.device_free, 0);
     if (*block) return DEVICE_OK;
     if (code == DEVICE_OUT_OF_MEMORY)
-        figures_event(pool, POOLCUDA_EVENT_oom, requested, room.device_free, (uint32_t)reason);
+        figures_event(pool, POOLCUDA_EVENT_oom, request->requested, room.device_free, (uint32_t)reason);
     if (code != DEVICE_OK) return code;
 
     /* No host memory for the records: the driver is to serve this request. */
     if (!added) {
         pthread_mutex_unlock(&pool->lock);
-        system->ops->segment_release(system->ops->self, pool->context, pool->kind, address);
+        system->ops->segment_release(system->ops->self, &pool->source, address, wanted);
         device_return(pool->device, wanted);
         pthread_mutex_lock(&pool->lock);
     }

@@ -30,19 +30,66 @@ static void free_segments_remove(struct pool *pool, struct segment *segment) {
     pool->releasable -= segment->size;
 }
 
+static void count_cached(struct pool *pool, const struct block *block, uint64_t sign) {
+    stats_add(&pool->figures->classes[stats_size_class(block->size)].cached_bytes, sign * (uint64_t)block->size);
+}
+#define GAINED UINT64_C(1)
+#define LOST UINT64_MAX /* -1 */
+
 static void idle_insert(struct pool *pool, struct block *block) {
     block->state = BLOCK_IDLE;
     index_insert(&pool->idle, block);
     pool->idle_bytes += block->size;
-    stats_add(&pool->figures->classes[stats_size_class(block->size)].cached_bytes, block->size);
+    count_cached(pool, block, GAINED);
     if (block_is_segment(block)) free_segments_push(pool, block->segment);
 }
 
 static void idle_remove(struct pool *pool, struct block *block) {
     index_remove(&pool->idle, block);
     pool->idle_bytes -= block->size;
-    stats_add(&pool->figures->classes[stats_size_class(block->size)].cached_bytes, -(uint64_t)block->size);
+    count_cached(pool, block, LOST);
     if (block_is_segment(block)) free_segments_remove(pool, block->segment);
+}
+
+static void find_ordered_largest(struct pool *pool) {
+    pool->ordered_largest = 0;
+    for (unsigned i = 1; i < pool->list_count; i++)
+        if (pool->lists[i]->index->largest > pool->ordered_largest)
+            pool->ordered_largest = pool->lists[i]->index->largest;
+}
+
+static void ordered_insert(struct pool *pool, struct block *block) {
+    struct stream_list *list = pool->lists[block->number];
+    if (!list->bytes || block->batch < list->oldest) list->oldest = block->batch;
+    if (!list->bytes || block->batch > list->newest) list->newest = block->batch;
+    index_insert(list->index, block);
+    list->bytes += block->size;
+    pool->ordered_bytes += block->size;
+    pool->ordered_blocks++;
+    if (block->size > pool->ordered_largest) pool->ordered_largest = block->size;
+    count_cached(pool, block, GAINED);
+}
+
+static void ordered_remove(struct pool *pool, struct block *block) {
+    struct stream_list *list = pool->lists[block->number];
+    index_remove(list->index, block);
+    list->bytes -= block->size;
+    pool->ordered_bytes -= block->size;
+    pool->ordered_blocks--;
+    if (block->size == pool->ordered_largest) find_ordered_largest(pool);
+    count_cached(pool, block, LOST);
+}
+
+void heap_unlist(struct pool *pool, struct block *block) {
+    assert((block->state == BLOCK_IDLE || block->state == BLOCK_ORDERED) && "only these are in an index");
+    if (block->state == BLOCK_IDLE)
+        idle_remove(pool, block);
+    else
+        ordered_remove(pool, block);
+}
+
+size_t heap_largest(const struct pool *pool) {
+    return pool->idle.largest > pool->ordered_largest ? pool->idle.largest : pool->ordered_largest;
 }
 
 /* `block` takes over the bytes of its neighbour behind it, whose record is given back. */
@@ -55,40 +102,97 @@ static void block_absorb(struct pool *pool, struct block *block) {
     stats_add(&pool->cell->merges, 1);
 }
 
-/* Cut the end of `block` off as a block of its own, in no list. False when host memory ran out. */
-static bool block_split(struct pool *pool, struct block *block, size_t size) {
+/* Cut the end of `block` off as a block of its own, free as the whole was. Left alone when host memory ran out. */
+static void block_split(struct pool *pool, struct block *block, size_t size) {
     struct block *rest = records_block(&pool->records);
-    if (!rest) return false;
+    if (!rest) return;
     rest->address = block->address + size;
     rest->size = block->size - size;
     rest->segment = block->segment;
+    rest->state = block->state;
+    rest->number = block->number;
+    rest->batch = block->batch;
     rest->before = block;
     rest->after = block->after;
     if (rest->after) rest->after->before = rest;
     block->after = rest;
     block->size = size;
     stats_add(&pool->cell->splits, 1);
-    idle_insert(pool, rest);
-    return true;
+    if (rest->state == BLOCK_ORDERED)
+        ordered_insert(pool, rest);
+    else
+        idle_insert(pool, rest);
 }
 
-struct block *heap_take(struct pool *pool, size_t size, bool any) {
+struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any) {
     size_t largest = any ? SIZE_MAX : policy_largest_fit(size, pool->device->max_split);
-    struct block *block = index_find(&pool->idle, size, largest);
+    struct block *block = list ? index_find(list->index, size, largest) : NULL;
+    if (block) {
+        ordered_remove(pool, block);
+        return block;
+    }
+    block = index_find(&pool->idle, size, largest);
     if (block) idle_remove(pool, block);
     return block;
 }
 
-struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested) {
+/* May it be joined to what the list's stream takes? */
+static bool is_for_list(const struct block *block, const struct stream_list *list) {
+    return block && (block->state == BLOCK_IDLE || (block->state == BLOCK_ORDERED && block->number == list->number));
+}
+
+/* The run of such neighbours around `block` becomes one ordered block, in no list. */
+static struct block *join_run(struct pool *pool, const struct stream_list *list, struct block *block) {
+    uint64_t batch = 0;
+    while (is_for_list(block->before, list)) block = block->before;
+    for (struct block *part = block; is_for_list(part, list); part = part->after) {
+        heap_unlist(pool, part);
+        if (part->state == BLOCK_ORDERED && part->batch > batch) batch = part->batch;
+    }
+    while (is_for_list(block->after, list)) block_absorb(pool, block);
+    block->state = BLOCK_ORDERED;
+    block->number = list->number;
+    block->batch = batch;
+    return block;
+}
+
+struct block *heap_take_run(struct pool *pool, const struct stream_list *list, size_t size) {
+    const size_t largest = policy_largest_fit(size, pool->device->max_split);
+    const struct free_index *index = list->index;
+    for (uint64_t firsts = index->first_map; firsts; firsts &= firsts - 1) {
+        const unsigned first = (unsigned)__builtin_ctzll(firsts);
+        for (uint32_t seconds = index->second_map[first]; seconds; seconds &= seconds - 1) {
+            for (struct block *block = index->heads[first][__builtin_ctz(seconds)]; block; block = block->next) {
+                size_t sum = block->size;
+                for (const struct block *side = block->after; is_for_list(side, list); side = side->after)
+                    sum += side->size;
+                for (const struct block *side = block->before; is_for_list(side, list); side = side->before)
+                    sum += side->size;
+                if (sum >= size && sum <= largest) return join_run(pool, list, block);
+            }
+        }
+    }
+    return NULL;
+}
+
+static void make_free_again(struct pool *pool, struct block *block) {
+    if (block->state == BLOCK_ORDERED)
+        heap_make_ordered(pool, block, pool->lists[block->number], block->batch);
+    else
+        heap_make_idle(pool, block);
+}
+
+struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, unsigned cell) {
     assert(block->size >= size && "a block holds what it is handed out for");
     if (policy_split(block->size, size, pool->device->max_split)) block_split(pool, block, size);
-    block->state = BLOCK_LIVE;
-    block->requested = requested;
-    block->id = pool->generation << 40 | pool->next_id++;
     if (!live_table_add(&pool->table, block)) {
-        heap_make_idle(pool, block);
+        make_free_again(pool, block);
         return NULL;
     }
+    block->state = BLOCK_LIVE;
+    block->number = cell & UINT16_MAX;
+    block->requested = requested;
+    block->id = pool->generation << 40 | pool->next_id++;
     pool->live += block->size;
     pool->requested += requested;
     pool->live_blocks++;
@@ -115,16 +219,54 @@ void heap_make_idle(struct pool *pool, struct block *block) {
     idle_insert(pool, block);
 }
 
-void heap_set_aside(struct pool *pool, struct block *block, enum block_state state) {
-    block->state = state;
-    if (state == BLOCK_WAITING) {
-        block->next = pool->waiting;
-        pool->waiting = block;
-        pool->waiting_bytes += block->size;
-    } else {
-        assert(state == BLOCK_RETIRED && "a block whose life ended is idle, waiting or retired");
-        pool->retired_bytes += block->size;
+static bool is_in_list(const struct block *block, const struct stream_list *list) {
+    return block && block->state == BLOCK_ORDERED && block->number == list->number;
+}
+
+void heap_make_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch) {
+    if (is_in_list(block->after, list)) {
+        if (block->after->batch > batch) batch = block->after->batch;
+        ordered_remove(pool, block->after);
+        block_absorb(pool, block);
     }
+    if (is_in_list(block->before, list)) {
+        block = block->before;
+        if (block->batch > batch) batch = block->batch;
+        ordered_remove(pool, block);
+        block_absorb(pool, block);
+    }
+    block->state = BLOCK_ORDERED;
+    block->number = list->number;
+    block->batch = batch;
+    ordered_insert(pool, block);
+}
+
+void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch) {
+    assert((!pool->waiting || pool->waiting_last->batch <= batch) && "waiting blocks stand in the order of batches");
+    block->state = BLOCK_WAITING;
+    block->batch = batch;
+    block->next = NULL;
+    if (pool->waiting)
+        pool->waiting_last->next = block;
+    else
+        pool->waiting = block;
+    pool->waiting_last = block;
+    pool->waiting_bytes += block->size;
+    count_cached(pool, block, GAINED);
+}
+
+struct block *heap_pop_waiting(struct pool *pool) {
+    struct block *block = pool->waiting;
+    pool->waiting = block->next;
+    pool->waiting_bytes -= block->size;
+    count_cached(pool, block, LOST);
+    block->next = NULL;
+    return block;
+}
+
+void heap_retire(struct pool *pool, struct block *block) {
+    block->state = BLOCK_RETIRED;
+    pool->retired_bytes += block->size;
 }
 
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size) {
@@ -179,9 +321,13 @@ void heap_forget(struct pool *pool) {
         records_put_segment(&pool->records, segment);
     }
     live_table_free(&pool->table);
+    streams_forget(pool);
     pool->idle = (struct free_index){0};
-    pool->waiting = NULL;
+    pool->waiting = pool->waiting_last = NULL;
+    pool->joined = 0;
+    pool->joined_bytes = 0;
     pool->free_segments = NULL;
     pool->live = pool->requested = pool->live_blocks = pool->releasable = 0;
     pool->idle_bytes = pool->ordered_bytes = pool->waiting_bytes = pool->retired_bytes = 0;
+    pool->ordered_blocks = 0;
 }

@@ -5,12 +5,18 @@
  * Locks, in the order in which they may be taken together; none is ever held across a driver call:
  *
  *   system->contexts_lock   the table of contexts, and the making of pools and devices
- *   pool->lock              the pool's blocks, segments, index, sums and its records of the figures
+ *   pool->lock              the pool's blocks, segments, indexes, stream lists, sums and its records of the figures
  *   device->lock            what is reserved on a device
  *   registry->lock          the sorted table of segments (read-write)
  *
+ * Taken alone: fences.lock (the queue of fences), probes_lock (capture.c).
+ *
+ * Without a lock: the number of the open batch and of the last proved one, the number of captures, and the counts of
+ * waits and recordings, by which those and captures exclude one another (capture.c). tests/model has them as a model.
+ *
  * A call that leaves pool->lock for the driver is counted in pool->inside, so that a context can be closed only when
- * nobody is there.
+ * nobody is there; one that has an event of a stream list in hand makes the list busy, so that the stream is destroyed
+ * only when nobody is.
  */
 #ifndef POOLCUDA_POOL_INTERNAL_H
 #define POOLCUDA_POOL_INTERNAL_H
@@ -33,10 +39,10 @@
 
 enum block_state {
     BLOCK_LIVE = 1, /* the program's; in the pool's table of live blocks */
-    BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the free index */
-    BLOCK_ORDERED,  /* free in the order of one stream */
-    BLOCK_WAITING,  /* free once the device has been waited for; in pool->waiting */
-    BLOCK_RETIRED   /* the wait for it failed: never given out again */
+    BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the pool's index */
+    BLOCK_ORDERED,  /* free in the order of one stream; in the index of that stream's list */
+    BLOCK_WAITING,  /* free once a fence has passed; in pool->waiting */
+    BLOCK_RETIRED   /* the proof for it failed: never given out again */
 };
 
 /* One cache line: an operation touches its block and neighbours and little else. */
@@ -50,11 +56,13 @@ struct block {
             size_t requested; /* what the program asked for */
             uint64_t id;      /* unique in the process */
         };
-        struct { /* IDLE: the list of its class; WAITING: pool->waiting; unused record: the next one */
+        struct { /* IDLE, ORDERED: the list of its class; WAITING: pool->waiting; unused record: the next one */
             struct block *previous, *next;
         };
     };
-    enum block_state state;
+    uint64_t state : 4;   /* enum block_state */
+    uint64_t number : 16; /* LIVE: the pool's cell that counts it; ORDERED: the pool's stream list that holds it */
+    uint64_t batch : 44;  /* ORDERED, WAITING: idle once this batch is proved (fences.c) */
 };
 
 _Static_assert(sizeof(struct block) == 64, "a block's record is one cache line");
@@ -171,6 +179,122 @@ bool policy_split(size_t block_size, size_t size, uint64_t max_split);
 size_t policy_exact_segment(size_t size);
 size_t policy_segment(size_t size, uint64_t reserved, uint64_t max_split, const struct pool_options *options);
 
+/* ---- fences.c: batches of frees, and the proofs that their work has ended ---- */
+
+/* Every free joins the batch that is open. A batch is proved by a mark that was recorded after it was sealed: a fence,
+ * behind all work of the process, or for ordered blocks a mark on their stream. */
+#define FENCES_MOST 16          /* recorded and not passed */
+#define FENCE_FREES 64          /* frees that close a batch */
+#define FENCE_BYTES (256 * MIB) /* waiting bytes that do, where an eighth of the live ones is less */
+
+struct fences {
+    _Atomic uint64_t open;                         /* the batch that frees join; its predecessors are sealed */
+    _Atomic uint64_t passed;                       /* all up to this one are proved, for every block */
+    _Atomic uint64_t marked;                       /* a fence was recorded for all up to this one */
+    atomic_bool unsupported;                       /* the device cannot record fences */
+    _Atomic uint64_t records_begun, records_ended; /* capture.c */
+    pthread_mutex_t lock;                          /* guards the rest */
+    struct {
+        struct device_fence *fence;
+        uint64_t batch;
+    } queue[FENCES_MOST]; /* a ring, oldest first */
+    unsigned first, count;
+    bool recording, asking; /* somebody is in the driver for it */
+};
+
+struct pool;
+struct pool_system;
+
+void fences_init(struct pool_system *system);
+/* Drops what is left of them. */
+void fences_destroy(struct pool_system *system);
+static inline uint64_t fences_open_batch(const struct fences *fences) {
+    return atomic_load(&fences->open);
+}
+static inline uint64_t fences_passed(const struct fences *fences) {
+    return atomic_load_explicit(&fences->passed, memory_order_acquire);
+}
+static inline uint64_t fences_marked(const struct fences *fences) {
+    return atomic_load_explicit(&fences->marked, memory_order_acquire);
+}
+/* Seal the open batch: returns its number. What is recorded from now on proves it. */
+static inline uint64_t fences_seal(struct fences *fences) {
+    return atomic_fetch_add(&fences->open, 1);
+}
+/* All blocks of batches up to `batch` are proved. */
+void fences_prove(struct fences *fences, uint64_t batch);
+/* Seal the open batch and record a fence; false when that has to wait (a capture, another recording, too many that have
+ * not passed) or failed. `pool` counts it. No lock held. */
+bool fences_close(struct pool *pool, bool for_miss);
+/* Ask about the recorded fences. True when one has passed. No lock held. */
+bool fences_poll(struct pool_system *system);
+/* Wait for everything: all batches that are open or sealed now are proved. False when the wait failed or was not
+ * possible. No lock held. */
+bool fences_settle(struct pool *pool);
+
+/* ---- streams.c: the blocks that are free in the order of a stream, and who a stream is ---- */
+
+/* One pool's blocks that were freed in the order of one stream. Guarded by the pool's lock. */
+struct stream_list {
+    uint64_t id; /* of the stream; 0: the stream is gone, or the list unused */
+    struct free_index *index;
+    uint64_t bytes;
+    uint64_t oldest; /* no block is of an earlier batch */
+    uint64_t newest; /* none is of a later one */
+    uint64_t passed; /* blocks of batches up to it are idle, by a mark on the stream itself */
+    uint64_t marked; /* the last batch that a mark was recorded for */
+    unsigned joined; /* frees since then */
+    uint16_t number, cell;
+    bool recordable;           /* a thread other than the freeing one may record on the stream */
+    bool busy;                 /* somebody is in the driver with its mark or its stream */
+    bool ending;               /* its context is about to go */
+    struct device_fence *mark; /* recorded and not passed, or NULL */
+    uint64_t mark_batch;
+    struct device_context context; /* the stream's */
+    struct device_stream stream;
+    struct stream_list *next; /* pool->list_buckets, or pool->spare_lists */
+};
+
+#define LIST_BUCKETS 64
+#define LISTS_MOST 65535
+
+/* What a thread found of a stream. */
+struct stream_ref {
+    const struct pool_system *system;
+    uint64_t epoch;
+    void *handle;                /* of the stream, NULL where it has to be identified each time */
+    void *context;               /* current, for the default streams */
+    struct device_stream called; /* as the driver's plain entry points know it */
+    struct device_stream_identity identity;
+    struct pool *pool; /* of the async kind; NULL: none */
+};
+
+/* The stream as the calling thread means it: NULL and *code, the driver's answer; or with identity.id 0. `pool` is
+ * looked up when `with_pool`. No lock held. */
+struct stream_ref *streams_ref(struct pool_system *system, struct device_stream stream, bool with_pool, int *code);
+/* The list of a stream in a pool: NULL when there is none; made when there is none, NULL when it cannot be. Under
+ * pool->lock. */
+struct stream_list *streams_find(const struct pool *pool, uint64_t id);
+struct stream_list *streams_list(struct pool *pool, const struct stream_ref *ref);
+/* What has been proved becomes idle. True when any block did. Under pool->lock. */
+bool streams_reclaim(struct pool *pool);
+/* Record a mark on the list's stream, for the calling thread's own stream or a recordable one. Takes over pool->lock,
+ * and leaves it. */
+bool streams_mark(struct pool *pool, struct stream_list *list);
+/* Ask about the marks of the pool's lists. True when one has passed. No lock held. */
+bool streams_poll(struct pool *pool);
+/* Without waiting, prove what can be proved of a pool's blocks: asks about marks and fences; then with `record` records
+ * them where some are missing, but for the list `own`, and asks again. True when something became idle. No lock held;
+ * the caller is counted in pool->inside. */
+bool streams_prove(struct pool *pool, uint64_t own, bool record);
+/* A list that a stream has left behind goes when it is empty. Under pool->lock. */
+void streams_list_emptied(struct pool *pool, struct stream_list *list);
+/* The pool's blocks are no more. No list is busy. Under pool->lock. */
+void streams_forget(struct pool *pool);
+/* Wait until no list is busy. Under pool->lock, which it leaves meanwhile. */
+void streams_await_rest(struct pool *pool);
+void streams_free(struct pool *pool);
+
 /* ---- devices and contexts (contexts.c) ---- */
 
 struct device_state {
@@ -197,7 +321,7 @@ struct pool {
     struct device_state *device;
     struct poolcuda_pool *figures;
     struct poolcuda_cell *cell;
-    struct device_context context;
+    struct segment_source source;
     _Atomic uint64_t waits_begun, waits_ended; /* capture.c; the latter written under lock */
     uint64_t generation, next_id;
 
@@ -211,11 +335,21 @@ struct pool {
     struct free_index idle;
 
     struct segment *segments;
-    struct block *waiting; /* WAITING blocks, newest first */
-    enum segment_kind kind;
-    unsigned closers;       /* pool_context_close calls that await their settle */
-    pthread_cond_t changed; /* status became OPEN, or inside became 0 while CLOSED */
-    struct pool *next;      /* system->pools */
+    struct block *waiting, *waiting_last; /* WAITING blocks, by batch, oldest first */
+    unsigned joined;                      /* waiting frees since this pool last closed a fence, or tried to */
+    uint64_t joined_bytes;
+    struct poolcuda_cell *cells[POOLCUDA_MAX_CELLS]; /* by number; 0: `cell` */
+    unsigned cell_count;
+    struct stream_list **lists; /* by number; 0: none */
+    unsigned list_count, list_room;
+    struct stream_list *list_buckets[LIST_BUCKETS]; /* by stream id */
+    struct stream_list *spare_lists;
+    uint64_t ordered_blocks, ordered_largest; /* number, and size of the largest */
+    bool primary;                             /* PLAIN: of a primary context */
+    bool ended;                               /* ASYNC: the memory pool was destroyed; no more allocations */
+    unsigned closers;                         /* pool_context_close calls that await their settle */
+    pthread_cond_t changed;                   /* status became OPEN, or inside became 0 while CLOSED */
+    struct pool *next;                        /* system->pools */
 };
 
 struct context_entry {
@@ -232,8 +366,10 @@ struct pool_system {
     struct pool_options options;
     bool log_all; /* POOL_LOG=3 */
     struct registry registry;
-    _Atomic uint64_t epoch;    /* changes with the table of contexts: threads cache what they found */
-    _Atomic unsigned captures; /* stream captures in progress in the process */
+    struct fences fences;
+    _Atomic uint64_t streams_epoch; /* changes when a stream ends or a memory pool is set: likewise */
+    _Atomic uint64_t epoch;         /* changes with the table of contexts: threads cache what they found */
+    _Atomic unsigned captures;      /* stream captures in progress in the process */
     _Atomic uint64_t next_generation;
     pthread_mutex_t contexts_lock;
     struct context_entry contexts[CONTEXTS_MAX]; /* guarded by contexts_lock */
@@ -265,6 +401,8 @@ static inline struct pool *contexts_known_pool(struct pool_system *system, void 
 }
 /* For the calling thread's current context, which has none yet: NULL when it is not to be pooled (*reason says why). */
 struct pool *contexts_make_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason);
+/* The pool for stream-ordered allocations of a device, NULL when there is none. No lock held. */
+struct pool *contexts_async_pool(struct pool_system *system, struct device_context context);
 /* Leave the pool after a driver call: counterpart of pool->inside++. Under pool->lock. */
 void pool_leave(struct pool *pool);
 /* Wait for pool->changed. Under pool->lock. */
@@ -272,15 +410,27 @@ void pool_await_change(struct pool *pool);
 
 /* ---- heap.c: blocks within segments. All under pool->lock ---- */
 
-/* Hand out `size` bytes of the free block `block`, which is not in the index any more: splits it where the policy says
- * so, and registers it. NULL when host memory ran out: the block is idle again. */
-struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested);
-/* Take a fitting idle block out of the index, NULL when there is none. `any`: whatever POOL_MAX_SPLIT_MB says. */
-struct block *heap_take(struct pool *pool, size_t size, bool any);
-/* A block that is in no list becomes idle: merged with idle neighbours, into the index. */
+/* Hand out `size` bytes of the free block `block`, which is in no list any more: splits it where the policy says so,
+ * and registers it. `cell`: the number of the cell that counts it. NULL when host memory ran out: the block is free
+ * again.
+ */
+struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, unsigned cell);
+/* Take a fitting block out of its index, NULL when there is none: one of `list` (which may be NULL) before an idle one.
+ * `any`: whatever POOL_MAX_SPLIT_MB says. */
+struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any);
+/* The same out of neighbours, some of the list, some idle, that together would fit: they become one. */
+struct block *heap_take_run(struct pool *pool, const struct stream_list *list, size_t size);
+/* A block that is in no list becomes free: merged with neighbours in the same state, into its index or queue. */
 void heap_make_idle(struct pool *pool, struct block *block);
-/* The same block waits, or is retired. */
-void heap_set_aside(struct pool *pool, struct block *block, enum block_state state);
+void heap_make_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch);
+void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch);
+/* It is never given out again. */
+void heap_retire(struct pool *pool, struct block *block);
+/* Take an ordered block out of its list; the oldest waiting one out of its queue. */
+void heap_unlist(struct pool *pool, struct block *block);
+struct block *heap_pop_waiting(struct pool *pool);
+/* Size of the largest block that may be given to somebody. */
+size_t heap_largest(const struct pool *pool);
 /* A block that was taken out of the table stops being live. */
 void heap_end_life(struct pool *pool, struct block *block);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */
@@ -293,18 +443,27 @@ void heap_forget(struct pool *pool);
 
 /* ---- grow.c: segments from and to the driver, and what happens when there are no more ---- */
 
-/* Serve a request that found no idle block. Called with pool->lock held and pool->inside counted; returns with the lock
- * held. 0 and *block handed out. */
-int grow_and_hand_out(struct pool *pool, size_t size, size_t requested, struct block **block, bool *took_segment);
+struct request {
+    struct pool *pool;
+    size_t size, requested;      /* rounded, and as asked */
+    const struct stream_ref *on; /* the stream of a stream-ordered one, else NULL */
+    unsigned cell;
+};
+
+/* Serve a request that found no fitting block. Called with pool->lock held and pool->inside counted; returns with the
+ * lock held. 0 and *block handed out. */
+int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment);
 /* Give back wholly free segments of all pools of a device: largest first, until `enough` bytes are back or at most
  * `keep` bytes stay cached. No lock held. */
 uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep);
-/* Wait for the waiting blocks of all pools of a device, so that they are idle. No lock held. True when any became idle.
- */
-bool grow_settle_waiting(struct pool_system *system, struct device_state *device);
+/* The same of one pool, after what can be proved idle without waiting has become so. */
+uint64_t grow_release_pool(struct pool *pool, uint64_t keep);
+/* What can be proved idle on a device becomes so: without waiting, or else by waiting for everything. No lock held. */
+void grow_prove(struct pool_system *system, const struct device_state *device);
+bool grow_settle(struct pool_system *system, const struct device_state *device);
 
-/* The device's headroom was touched: give back what is wholly free until it is whole. No lock held; leaves the pool
- * once. */
+/* The device's headroom was touched: give back what is wholly free until it is whole. No lock held; the
+ * caller is counted in pool->inside. */
 void grow_keep_headroom(struct pool *pool);
 
 /* ---- capture.c ---- */
@@ -317,6 +476,16 @@ static inline bool capture_wait_begin(struct pool *pool) {
     if (__builtin_expect(atomic_load(&pool->system->captures) == 0, 1)) return true;
     atomic_fetch_sub(&pool->waits_begun, 1);
     return false;
+}
+/* The same for a recording, which breaks captures too. */
+static inline bool capture_record_begin(struct pool_system *system) {
+    atomic_fetch_add(&system->fences.records_begun, 1);
+    if (__builtin_expect(atomic_load(&system->captures) == 0, 1)) return true;
+    atomic_fetch_add(&system->fences.records_ended, 1);
+    return false;
+}
+static inline void capture_record_end(struct pool_system *system) {
+    atomic_fetch_add(&system->fences.records_ended, 1);
 }
 /* Under pool->lock. */
 static inline void capture_wait_end(struct pool *pool) {
@@ -340,6 +509,8 @@ void figures_end(struct pool *pool); /* gauges and peaks follow the pool's sums 
 void figures_end_alloc(struct pool *pool);
 void figures_end_free(struct pool *pool);
 void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum pool_door door);
+/* The number of a cell for a stream; 0, the pool's own, when there are no more. */
+unsigned figures_cell(struct pool *pool, uint64_t stream);
 /* A hit that was timed; also the sign of life. */
 void figures_hit_latency(struct pool *pool, uint64_t began);
 void figures_free(struct pool *pool, const struct block *block, enum pool_door door);

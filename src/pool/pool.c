@@ -22,9 +22,12 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
     system->log_all = log_wants(LOG_ALL);
     pthread_mutex_init(&system->contexts_lock, NULL);
     pthread_mutex_init(&system->probes_lock, NULL);
+    fences_init(system);
     /* Distinct for each system: threads remember their last context by it. */
     static _Atomic uint64_t systems;
-    atomic_store(&system->epoch, (atomic_fetch_add(&systems, 1) + 1) << 32);
+    const uint64_t epoch = (atomic_fetch_add(&systems, 1) + 1) << 32;
+    atomic_store(&system->epoch, epoch);
+    atomic_store(&system->streams_epoch, epoch);
     if (!registry_init(&system->registry)) {
         free(system);
         return NULL;
@@ -39,8 +42,9 @@ void pool_system_destroy(struct pool_system *system) {
     for (struct pool *pool = atomic_load(&system->pools), *next; pool; pool = next) {
         next = pool->next;
         for (struct segment *segment = pool->segments; segment; segment = segment->next)
-            ops->segment_release(ops->self, pool->context, pool->kind, segment->address);
+            ops->segment_release(ops->self, &pool->source, segment->address, segment->size);
         heap_forget(pool);
+        streams_free(pool);
         stats_pool_gone(pool->figures);
         records_free_all(&pool->records);
         pthread_cond_destroy(&pool->changed);
@@ -53,6 +57,7 @@ void pool_system_destroy(struct pool_system *system) {
         pthread_mutex_destroy(&device->lock);
         free(device);
     }
+    fences_destroy(system);
     registry_destroy(&system->registry);
     pthread_mutex_destroy(&system->contexts_lock);
     pthread_mutex_destroy(&system->probes_lock);
@@ -95,13 +100,13 @@ static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
 }
 
 /* With pool->lock, which it gives up. `began` may be 0. */
-static int COLD alloc_miss(struct pool *pool, size_t size, size_t requested, enum pool_door door, uint64_t began,
-                           uint64_t *address) {
+static int COLD alloc_miss(const struct request *request, enum pool_door door, uint64_t began, uint64_t *address) {
+    struct pool *pool = request->pool;
     if (!began) began = figures_clock();
     struct block *block = NULL;
     bool took_segment = false;
     pool->inside++;
-    int code = grow_and_hand_out(pool, size, requested, &block, &took_segment);
+    int code = grow_and_hand_out(request, &block, &took_segment);
     if (code == DEVICE_OK) {
         *address = block->address;
         figures_begin(pool);
@@ -112,11 +117,43 @@ static int COLD alloc_miss(struct pool *pool, size_t size, size_t requested, enu
     pool_leave(pool);
     pthread_mutex_unlock(&pool->lock);
     if (code == DEVICE_OUT_OF_MEMORY)
-        log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal, requested);
+        log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal,
+                 request->requested);
     if (code == DEVICE_OK)
-        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, requested,
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, request->requested,
                  (unsigned long long)*address, took_segment ? "miss" : "hit");
     return code == POOL_PASS ? pass(POOLCUDA_PASS_no_host_memory) : code;
+}
+
+/* With pool->lock, which it gives up: the pool is open. */
+static inline int alloc_from(const struct request *request, const struct stream_list *list, enum pool_door door,
+                             uint64_t began, uint64_t *address) {
+    struct pool *pool = request->pool;
+    struct pool_system *system = pool->system;
+    figures_begin(pool);
+    struct block *block = heap_take(pool, list, request->size, false);
+    if (__builtin_expect(!block, 0)) {
+        figures_end(pool);
+        int code = alloc_miss(request, door, began, address);
+        check_or_abort(system);
+        return code;
+    }
+    block = heap_hand_out(pool, block, request->size, request->requested, request->cell);
+    if (__builtin_expect(!block, 0)) {
+        figures_end(pool);
+        pthread_mutex_unlock(&pool->lock);
+        return pass(POOLCUDA_PASS_no_host_memory);
+    }
+    *address = block->address;
+    figures_alloc(pool, block, true, door);
+    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+    figures_end_alloc(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (__builtin_expect(system->log_all, 0))
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, request->requested,
+                 (unsigned long long)*address);
+    check_or_abort(system);
+    return DEVICE_OK;
 }
 
 int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
@@ -132,39 +169,45 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
         pool = contexts_make_pool(system, context, &reason);
         if (!pool) return reason == POOLCUDA_PASS_no_context ? pass_without_context(door) : pass(reason);
     }
-    size_t size = policy_round(bytes);
-    if (__builtin_expect(size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
+    const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
+    if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
     pthread_mutex_lock(&pool->lock);
-    if (pool->status != POOL_OPEN) {
+    if (__builtin_expect(pool->status != POOL_OPEN, 0)) {
         pthread_mutex_unlock(&pool->lock);
         return pass(POOLCUDA_PASS_closed_context);
     }
-    figures_begin(pool);
-    struct block *block = heap_take(pool, size, false);
-    if (block) {
-        block = heap_hand_out(pool, block, size, bytes);
-    } else {
-        figures_end(pool);
-        int code = alloc_miss(pool, size, bytes, door, began, address);
-        check_or_abort(system);
-        return code;
-    }
-    if (!block) {
-        figures_end(pool);
+    return alloc_from(&request, NULL, door, began, address);
+}
+
+/* May the pool serve the stream while something captures in the process? */
+static bool COLD stream_captures(struct pool_system *system, struct device_stream stream) {
+    return system->ops->stream_capturing(system->ops->self, stream) != DEVICE_OK;
+}
+
+int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
+                     uint64_t *address) {
+    if (!bytes || !address) return pass(POOLCUDA_PASS_zero_or_null);
+    if (!system->options.async) return pass(POOLCUDA_PASS_async);
+    if (__builtin_expect(atomic_load(&system->captures) != 0, 0) && stream_captures(system, stream))
+        return pass(POOLCUDA_PASS_capture);
+    uint64_t began = sample_begin(&alloc_calls);
+    int code;
+    struct stream_ref *ref = streams_ref(system, stream, true, &code);
+    if (__builtin_expect(!ref, 0)) return pass_without_context(door);
+    struct pool *pool = ref->pool;
+    if (__builtin_expect(!pool || !ref->identity.id, 0)) return pass(POOLCUDA_PASS_async);
+    struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes, .on = ref};
+    if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
+
+    pthread_mutex_lock(&pool->lock);
+    if (__builtin_expect(pool->ended, 0)) {
         pthread_mutex_unlock(&pool->lock);
-        return pass(POOLCUDA_PASS_no_host_memory);
+        return pass(POOLCUDA_PASS_closed_context);
     }
-    *address = block->address;
-    figures_alloc(pool, block, true, door);
-    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
-    figures_end_alloc(pool);
-    pthread_mutex_unlock(&pool->lock);
-    if (__builtin_expect(system->log_all, 0))
-        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, bytes,
-                 (unsigned long long)*address);
-    check_or_abort(system);
-    return DEVICE_OK;
+    const struct stream_list *list = streams_list(pool, ref);
+    if (list) request.cell = list->cell;
+    return alloc_from(&request, list, door, began, address);
 }
 
 /* ---- free ---- */
@@ -211,45 +254,103 @@ static struct pool *free_begin(struct pool_system *system, uint64_t address, enu
     return NULL;
 }
 
-/* The live block at `address` ends its life as `state`. `guarded`: the wait before it is to be ended. waited_ns: 0, or
- * what a wait that was timed took. */
-static int free_finish(struct pool *pool, uint64_t address, enum block_state state, enum pool_door door, bool guarded,
-                       uint64_t waited_ns) {
-    struct pool_system *system = pool->system;
-    pthread_mutex_lock(&pool->lock);
-    if (guarded) capture_wait_end(pool);
+/* With pool->lock: the live block at `address`, out of the table; or NULL, the lock given up, and *code the answer. */
+static struct block *take_live(struct pool *pool, uint64_t address, enum pool_door door, int *code) {
     /* While its context is being reset, only the outcome says whether the block is still there. */
     while (__builtin_expect(pool->status != POOL_OPEN, 0)) pool_await_change(pool);
     struct block *block = live_table_remove(&pool->table, address);
     if (__builtin_expect(!block, 0)) {
         pthread_mutex_unlock(&pool->lock);
-        return free_refuse(pool, address);
+        *code = free_refuse(pool, address);
+        return NULL;
     }
     figures_begin(pool);
     heap_end_life(pool, block);
     figures_free(pool, block, door);
-    if (__builtin_expect(state == BLOCK_IDLE, 1)) {
-        heap_make_idle(pool, block);
-        stats_add(&pool->figures->waits, 1);
-        if (__builtin_expect(waited_ns != 0, 0))
-            stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
-        figures_end_free(pool);
-    } else {
-        heap_set_aside(pool, block, state);
+    return block;
+}
+
+/* What a free does after the lock is given up. */
+struct aftermath {
+    bool trim, tight; /* give cached memory back */
+    bool close, wait; /* close a fence; wait as the driver does, so that no more memory waits */
+};
+
+static void COLD clear_up(struct pool *pool, struct aftermath after) {
+    struct pool_system *system = pool->system;
+    if (after.close) fences_close(pool, false);
+    if (after.wait && fences_settle(pool)) {
+        pthread_mutex_lock(&pool->lock);
+        figures_begin(pool);
+        streams_reclaim(pool);
         figures_end(pool);
+        pthread_mutex_unlock(&pool->lock);
     }
-    bool trim = pool->idle_bytes > system->options.trim_bytes;
-    bool tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
     /* To give back is a driver call that harms a capture: the first free after it does so. */
-    if (__builtin_expect(trim || tight, 0) && atomic_load(&system->captures) != 0) trim = tight = false;
-    if (__builtin_expect(tight, 0)) pool->inside++;
+    const bool captures = atomic_load(&system->captures) != 0;
+    if (after.trim && !captures) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
+    if (after.tight && !captures) grow_keep_headroom(pool);
+    pthread_mutex_lock(&pool->lock);
+    pool_leave(pool);
     pthread_mutex_unlock(&pool->lock);
-    if (__builtin_expect(trim, 0)) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
-    if (__builtin_expect(tight, 0)) grow_keep_headroom(pool);
+}
+
+/* With pool->lock, which it gives up. */
+static inline int free_done(struct pool *pool, uint64_t address, struct aftermath after) {
+    struct pool_system *system = pool->system;
+    after.trim = pool->idle_bytes > system->options.trim_bytes;
+    after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
+    const bool more = after.trim || after.tight || after.close || after.wait;
+    if (__builtin_expect(more, 0)) pool->inside++;
+    pthread_mutex_unlock(&pool->lock);
+    if (__builtin_expect(more, 0)) clear_up(pool, after);
     if (__builtin_expect(system->log_all, 0))
         log_line(LOG_ALL, "device %d: free of %#llx", pool->device->ordinal, (unsigned long long)address);
     check_or_abort(system);
     return DEVICE_OK;
+}
+
+/* The device was waited for, and the block is idle. `guarded`: the wait is to be ended. waited_ns: 0, or what a wait
+ * that was timed took. */
+static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded, uint64_t waited_ns) {
+    int code;
+    pthread_mutex_lock(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    struct block *block = take_live(pool, address, door, &code);
+    if (__builtin_expect(!block, 0)) return code;
+    heap_make_idle(pool, block);
+    stats_add(&pool->figures->waits, 1);
+    if (__builtin_expect(waited_ns != 0, 0)) stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
+    figures_end_free(pool);
+    return free_done(pool, address, (struct aftermath){0});
+}
+
+/* Has enough been freed for a fence? Under pool->lock. */
+static bool is_full_batch(struct pool *pool, const struct block *block) {
+    const uint64_t eighth = pool->live / 8;
+    pool->joined_bytes += block->size;
+    if (++pool->joined < FENCE_FREES && pool->joined_bytes <= (eighth > FENCE_BYTES ? eighth : FENCE_BYTES))
+        return false;
+    pool->joined = 0;
+    pool->joined_bytes = 0;
+    return true;
+}
+
+/* The block waits for a fence. */
+static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, bool guarded) {
+    int code;
+    pthread_mutex_lock(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    struct block *block = take_live(pool, address, door, &code);
+    if (__builtin_expect(!block, 0)) return code;
+    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
+    struct aftermath after = {.close = is_full_batch(pool, block)};
+    figures_end(pool);
+    /* Memory that waits is bounded: beyond it a free waits, as the driver's does. Not where none of the program's frees
+     * would. */
+    const uint64_t bound = pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES;
+    after.wait = pool->waiting_bytes > bound && pool->source.kind == SEGMENT_PLAIN;
+    return free_done(pool, address, after);
 }
 
 /* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
@@ -259,15 +360,19 @@ static bool is_refusal(int code) {
 
 /* The wait failed: its code is the answer, and the block never comes back. */
 static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door, bool guarded) {
+    int refused = code;
+    pthread_mutex_lock(&pool->lock);
+    if (guarded) capture_wait_end(pool);
     if (is_refusal(code)) {
-        pthread_mutex_lock(&pool->lock);
-        if (guarded) capture_wait_end(pool);
         pthread_mutex_unlock(&pool->lock);
         return code;
     }
-    int finished = free_finish(pool, address, BLOCK_RETIRED, door, guarded, 0);
-    if (finished == POOL_PASS) return finished;
-    if (finished != DEVICE_OK) return code; /* of a context that has failed the driver says so, whatever the address */
+    struct block *block = take_live(pool, address, door, &refused);
+    /* Of a context that has failed the driver says so, whatever the address. */
+    if (!block) return refused == POOL_PASS ? POOL_PASS : code;
+    heap_retire(pool, block);
+    figures_end(pool);
+    free_done(pool, address, (struct aftermath){0});
     log_line(LOG_WARNING, "device %d: the wait in a free answered %d: its block is never given out again",
              pool->device->ordinal, code);
     return code;
@@ -276,7 +381,14 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
 /* A stream of the process captures: no wait is possible. */
 static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door) {
     int code = capture_ask(pool);
-    return code == DEVICE_OK ? free_finish(pool, address, BLOCK_WAITING, door, false, 0) : code;
+    return code == DEVICE_OK ? free_waiting(pool, address, door, false) : code;
+}
+
+/* Does a free of the pool's blocks return before the work has ended? The driver's own does so for the async kind. */
+static inline bool frees_at_once(const struct pool *pool) {
+    const struct pool_system *system = pool->system;
+    if (__builtin_expect(pool->source.kind == SEGMENT_ASYNC, 0)) return true;
+    return system->options.free_event && !atomic_load_explicit(&system->fences.unsupported, memory_order_relaxed);
 }
 
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
@@ -284,27 +396,76 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
     void *context;
     struct pool *pool = free_begin(system, address, door, &context, &code);
     if (__builtin_expect(!pool, 0)) return code;
+    if (frees_at_once(pool))
+        return __builtin_expect(atomic_load(&system->captures) != 0, 0) ? free_in_capture(pool, address, door)
+                                                                        : free_waiting(pool, address, door, false);
     if (__builtin_expect(!capture_wait_begin(pool), 0)) return free_in_capture(pool, address, door);
     const struct device_ops *ops = system->ops;
     uint64_t began = sample_begin(&free_calls);
-    code = __builtin_expect(pool->context.handle == context, 1) ? ops->current_synchronize(ops->self)
-                                                                : ops->context_synchronize(ops->self, pool->context);
+    code = __builtin_expect(pool->source.context.handle == context, 1)
+               ? ops->current_synchronize(ops->self)
+               : ops->context_synchronize(ops->self, pool->source.context);
     if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door, true);
-    return free_finish(pool, address, BLOCK_IDLE, door, true,
-                       __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
+    /* Kernels of another context may use the block. */
+    if (__builtin_expect(!ops->context_alone(ops->self, pool->source.context), 0)) {
+        if (!atomic_load(&system->fences.unsupported)) return free_waiting(pool, address, door, true);
+        code = ops->synchronize_all(ops->self);
+        if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
+    }
+    return free_idle(pool, address, door, true, __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
 }
 
-int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door,
-                    bool beside_captures) {
+/* The stream cannot be told from others: it is waited for. */
+static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
+    const struct device_ops *ops = pool->system->ops;
+    if (!capture_wait_begin(pool)) return free_waiting(pool, address, door, false);
+    const int code = ops->stream_synchronize(ops->self, pool->source.context, stream);
+    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
+    return free_idle(pool, address, door, true, 0);
+}
+
+/* Is it time for a mark on the stream? Where it is the only one, nobody else wants its blocks. Under pool->lock. */
+static bool wants_mark(const struct pool *pool, struct stream_list *list) {
+    return ++list->joined >= FENCE_FREES && pool->list_count > 2 && !list->busy && !list->mark;
+}
+
+int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
     int code;
-    void *context;
-    struct pool *pool = free_begin(system, address, door, &context, &code);
-    if (!pool) return code;
-    bool guarded = capture_wait_begin(pool);
-    if (!guarded && !beside_captures) return POOL_CAPTURES;
-    code = system->ops->stream_synchronize(system->ops->self, pool->context, stream);
-    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, guarded);
-    return free_finish(pool, address, BLOCK_IDLE, door, guarded, 0);
+    struct pool *pool = registry_pool(&system->registry, address);
+    if (__builtin_expect(!pool, 0)) return free_foreign(system, address, door);
+    if (__builtin_expect(atomic_load(&system->captures) != 0, 0)) {
+        code = system->ops->stream_capturing(system->ops->self, stream);
+        /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy
+         * stream would have to wait for one, the driver refuses a wait as it would the free. */
+        if (code == DEVICE_NOT_READY) return DEVICE_INVALID_VALUE;
+        if (code != DEVICE_OK) code = system->ops->stream_synchronize(system->ops->self, pool->source.context, stream);
+        if (code != DEVICE_OK) return code;
+    }
+    const struct stream_ref *ref = streams_ref(system, stream, false, &code);
+    if (__builtin_expect(!ref, 0)) return code;
+    if (__builtin_expect(!ref->identity.id, 0)) return free_on_unknown(pool, address, stream, door);
+    if (__builtin_expect(ref->identity.context.ordinal != pool->device->ordinal, 0))
+        return free_waiting(pool, address, door, false);
+
+    pthread_mutex_lock(&pool->lock);
+    struct block *block = take_live(pool, address, door, &code);
+    if (__builtin_expect(!block, 0)) return code;
+    struct stream_list *list = streams_list(pool, ref);
+    const uint64_t batch = fences_open_batch(&system->fences);
+    bool mark = false;
+    if (__builtin_expect(list != NULL, 1)) {
+        heap_make_ordered(pool, block, list, batch);
+        mark = wants_mark(pool, list);
+        figures_end_free(pool);
+    } else {
+        heap_make_waiting(pool, block, batch);
+        figures_end(pool);
+    }
+    if (__builtin_expect(mark, 0)) {
+        streams_mark(pool, list);
+        pthread_mutex_lock(&pool->lock);
+    }
+    return free_done(pool, address, (struct aftermath){0});
 }
 
 /* ---- questions ---- */
@@ -322,7 +483,7 @@ int pool_find(struct pool_system *system, uint64_t address, struct pool_block_in
             for (block = segment->first; block && address - block->address >= block->size;) block = block->after;
         if (block && block->state == BLOCK_LIVE && address - block->address < block->requested) {
             *info = (struct pool_block_info){block->address, block->requested, block->address - segment->address,
-                                             block->id, pool->context};
+                                             block->id, pool->source.context};
             code = DEVICE_OK;
         }
     }
@@ -340,6 +501,8 @@ static struct device_state *device_by_ordinal(struct pool_system *system, int or
 
 uint64_t pool_releasable(struct pool_system *system, int ordinal) {
     struct pool_totals totals;
+    struct device_state *device = device_by_ordinal(system, ordinal);
+    if (device) grow_prove(system, device);
     pool_totals(system, ordinal, &totals);
     return totals.releasable;
 }
@@ -365,7 +528,7 @@ uint64_t pool_trim(struct pool_system *system, int ordinal, uint64_t keep_bytes)
 bool pool_relieve(struct pool_system *system, int ordinal) {
     struct device_state *device = device_by_ordinal(system, ordinal);
     if (!device) return false;
-    grow_settle_waiting(system, device);
+    grow_settle(system, device);
     return pool_trim(system, ordinal, 0) > 0;
 }
 
@@ -384,7 +547,7 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
         totals->releasable += pool->releasable;
         totals->blocks_live += pool->live_blocks;
         totals->segments += pool->segment_count;
-        if (pool->idle.largest > totals->largest_free) totals->largest_free = pool->idle.largest;
+        if (heap_largest(pool) > totals->largest_free) totals->largest_free = heap_largest(pool);
         pthread_mutex_unlock(&pool->lock);
     }
 }

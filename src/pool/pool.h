@@ -17,7 +17,7 @@
 
 #include "device/device.h"
 
-enum { POOL_PASS = -1, POOL_CAPTURES = -2 };
+enum { POOL_PASS = -1 };
 
 enum pool_door { POOL_DOOR_DRIVER, POOL_DOOR_RUNTIME }; /* by which door a call came: for the figures alone */
 
@@ -27,6 +27,8 @@ struct pool_options {
     uint64_t limit_bytes;     /* most that may be reserved per device, CONFIG_NONE: no limit */
     uint64_t headroom_bytes;  /* device memory that growth leaves free */
     uint64_t trim_bytes;      /* cached memory above this is given back after a free, CONFIG_NONE: never */
+    bool async;               /* serve stream-ordered allocations */
+    bool free_event;          /* POOL_FREE=event: a free of a plain block does not wait */
 };
 
 struct pool_system; /* all pools of a process over one device_ops */
@@ -43,17 +45,24 @@ void pool_system_destroy(struct pool_system *system);
  * primary one or is closed, and while a stream captures. */
 int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address);
 
-/* Free, as cuMemFree and cudaFree: waits for the block's context, then the block is idle. 0; POOL_PASS when the address
- * lies in none of our segments (0 included); DEVICE_INVALID_VALUE when it lies in one and is no live block;
- * DEVICE_INVALID_CONTEXT when it is ours and the thread has no current context; the code of a failed wait (the block is
- * then retired: never given out again). */
+/* The same in the order of `stream`, in its device's current memory pool: what was freed in the order of that stream
+ * before is given out at once, what was freed elsewhere when it is proved idle. Waits for nothing, unless the next step
+ * would be DEVICE_OUT_OF_MEMORY. POOL_PASS also for a stream that captures, one that cannot be told from others, one
+ * that the driver has to refuse, and where there are no memory pools or POOL_ASYNC=0. */
+int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
+                     uint64_t *address);
+
+/* Free, as cuMemFree and cudaFree. A plain block: waits for its context, then the block is idle, or where other
+ * contexts live given out again once a fence has passed; with `free_event` returns at once, and the block waits for a
+ * fence. A block of the async kind: returns at once, as the driver does. 0; POOL_PASS when the address lies in none of
+ * our segments (0 included); DEVICE_INVALID_VALUE when it lies in one and is no live block; DEVICE_INVALID_CONTEXT when
+ * it is ours and the thread has no current context; the code of a failed wait (the block is then retired: never given
+ * out again); while a stream captures the driver's refusal of a free (nothing is done). */
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door);
 
-/* Free in stream order, as cuMemFreeAsync of a plain block: synchronises that stream, then the block is idle. Answers
- * as pool_free; or POOL_CAPTURES, and nothing is done, while a stream of the process captures and the caller has not
- * seen to it that the wait harms no capture (`beside_captures`). */
-int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door,
-                    bool beside_captures);
+/* Free in the order of `stream`, either kind. Answers as pool_free; or the driver's answer for a stream that is none;
+ * DEVICE_INVALID_VALUE on a stream that captures (a block is no graph allocation), and nothing is done. */
+int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door);
 
 /* A live block, as queries see it. */
 struct pool_block_info {
@@ -86,9 +95,26 @@ bool pool_relieve(struct pool_system *system, int ordinal);
 void pool_context_close(struct pool_system *system, int ordinal, void *handle);
 void pool_context_settle(struct pool_system *system, int ordinal, void *handle);
 
+/* A stream is about to be destroyed: what was freed in its order is marked for the last time, and no stream takes its
+ * place, whatever handle comes back. May record an event on it. */
+void pool_stream_end(struct pool_system *system, void *handle);
+
+/* The same for all streams of a context that is about to end; then, after the real call: whether it is gone. Calls are
+ * paired, outside pool_context_close … pool_context_settle. */
+void pool_streams_closing(struct pool_system *system, const void *context);
+void pool_streams_settled(struct pool_system *system, const void *context, bool gone);
+
+/* The current memory pool of a device was set, or a memory pool destroyed: blocks of it live on, and no more are given
+ * out. */
+void pool_memory_pool_set(struct pool_system *system);
+void pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool);
+
+/* Give back what is wholly free of the blocks from a memory pool. Returns the bytes given back. */
+uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes);
+
 /* A stream of the process begins to capture / its capture ended. Nested and from any thread; begin is called before the
  * driver's call and taken back by end if that fails. begin waits, for a tenth of a second at most, until no free is
- * waiting for the device. */
+ * waiting for the device, and until no event is being recorded. */
 void pool_capture_begin(struct pool_system *system);
 void pool_capture_end(struct pool_system *system);
 

@@ -36,6 +36,8 @@ static uint64_t departures;
 static struct poolcuda_pool dummy_pool;
 static struct poolcuda_cell dummy_cell;
 
+enum { CELLS_KEPT = 16 }; /* for pools to come, whose first cell must not be lost */
+
 static struct segment_storage *in_force = &static_storage;
 
 static enum { NOT_STARTED, STARTING, STARTED } phase;
@@ -283,6 +285,17 @@ struct poolcuda_pool *stats_pool_open(void) {
 
 void stats_pool_publish(struct poolcuda_pool *pool) {
     __atomic_store_n(&pool->state, POOLCUDA_POOL_OPEN, __ATOMIC_RELEASE);
+}
+
+struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream) {
+    struct poolcuda_cell *cell = NULL;
+    pthread_mutex_lock(&images_lock);
+    struct image *home = image_of(pool);
+    unsigned left = 0;
+    for (unsigned i = 0; home != NULL && i < POOLCUDA_MAX_CELLS; i++) left += home->cell_owner[i] == NULL;
+    if (left > CELLS_KEPT) cell = cell_take(home, pool, (uint32_t)(pool - home->storage->pools) + 1, stream);
+    pthread_mutex_unlock(&images_lock);
+    return cell;
 }
 
 struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t stream) {

@@ -43,6 +43,9 @@ void stats_pool_publish(struct poolcuda_pool *pool);
 /* A cell of `pool`. Same rules. stream: 0 for what belongs to no stream. */
 struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t stream);
 
+/* A further cell of `pool` beside its first, NULL when too few are left: then what it would count goes to the first. */
+struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream);
+
 /* The pool is no more: its record may be reused, its cells with it. */
 void stats_pool_gone(struct poolcuda_pool *pool);
 

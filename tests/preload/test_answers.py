@@ -23,10 +23,14 @@ def driver_answers_as_natively():
 
 
 @case
-def stream_ordered_free_waits_for_the_stream_that_is_meant():
+def what_is_freed_on_a_busy_stream_is_given_out_on_that_stream_only():
     lines = run(["preload_per_thread"]).splitlines()
-    assert lines == ["stream 0: waited", "stream 0 beside one that the legacy stream waits for: did not wait",
-                     "a stream: waited", "another's stream: did not wait"], lines
+    assert lines == ["stream 0, then stream 0: did not wait, the same memory",
+                     "stream 0, then its name: did not wait, the same memory",
+                     "stream 0, then the legacy stream: did not wait, other memory",
+                     "a stream, then that stream: did not wait, the same memory",
+                     "a stream, then another: did not wait, other memory",
+                     "another thread's stream 0: other memory"], lines
 
 
 @case

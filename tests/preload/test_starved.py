@@ -20,7 +20,7 @@ def names():
 
 def answers(cached_on, pool):
     fails = ",".join(f"{name}:1:{OUT_OF_MEMORY}" for name in names())
-    lines = run(["preload_starved", cached_on], pool=pool, variables={**TWO, "SIM_FAIL": fails}).splitlines()
+    lines = run(["preload_starved", cached_on], pool=pool, variables={**TWO, "SIM_FAIL": fails, "POOL_ASYNC": "0"}).splitlines()
     found = dict(line.split(": ") for line in lines)
     assert set(found) == names(), set(found) ^ names()
     return {name for name, answer in found.items() if answer == OUT_OF_MEMORY}

@@ -162,7 +162,8 @@ static const struct {
     const char *bad[6];
 } variables[] = {
     {"POOL_ENABLE", "0 or 1", "1", {"2", "yes", "none", "auto", "true"}},
-    {"POOL_FREE", "sync", "sync", {"0", "Sync", "SYNC", "event,", "none", "sync,"}},
+    {"POOL_FREE", "sync or event", "sync", {"0", "Event", "SYNC", "event,", "none", "or"}},
+    {"POOL_ASYNC", "0 or 1", "1", {"2", "on", "none", "or"}},
     {"POOL_MAX_SPLIT_MB", "auto, none, or 2 to 16777216", "auto", {"0", "1", "16777217"}},
     {"POOL_SEGMENT_MB", "2 to 1048576", "16", {"0", "1", "1048577", "none", "auto", "to"}},
     {"POOL_LIMIT_MB", "none, or 1 to 16777216", "none", {"0", "16777217", "auto", "17592186044417"}},

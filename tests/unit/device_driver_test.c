@@ -23,7 +23,6 @@ static struct {
     unsigned asked;        /* how often it was asked */
     CUcontext called_in;   /* the context of the last call of memory or waiting */
     CUstream waited;       /* the stream of the last wait */
-    bool per_thread;       /* by the _ptsz entry point */
     CUresult fails, push_fails;
 } driver;
 
@@ -96,13 +95,6 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes) {
 
 static CUresult wait_stream(CUstream stream) {
     driver.waited = stream;
-    driver.per_thread = false;
-    return called();
-}
-
-static CUresult wait_stream_per_thread(CUstream stream) {
-    driver.waited = stream;
-    driver.per_thread = true;
     return called();
 }
 
@@ -124,21 +116,13 @@ static CUresult pci(char *out, int size, CUdevice device) {
 static const struct {
     const char *name;
     void *function;
-} functions[] = {{"cuCtxGetCurrent", (void *)get_current},
-                 {"cuCtxGetDevice", (void *)get_device},
-                 {"cuCtxPushCurrent_v2", (void *)push},
-                 {"cuCtxPopCurrent_v2", (void *)pop},
-                 {"cuCtxSynchronize", (void *)called},
-                 {"cuDevicePrimaryCtxGetState", (void *)get_state},
-                 {"cuDevicePrimaryCtxRetain", (void *)retain},
-                 {"cuDevicePrimaryCtxRelease_v2", (void *)release},
-                 {"cuMemAlloc_v2", (void *)mem_alloc},
-                 {"cuMemFree_v2", (void *)mem_free},
-                 {"cuMemGetInfo_v2", (void *)mem_info},
-                 {"cuStreamSynchronize", (void *)wait_stream},
-                 {"cuStreamSynchronize_ptsz", (void *)wait_stream_per_thread},
-                 {"cuDeviceTotalMem_v2", (void *)total},
-                 {"cuDeviceGetUuid", (void *)uuid},
+} functions[] = {{"cuCtxGetCurrent", (void *)get_current},     {"cuCtxGetDevice", (void *)get_device},
+                 {"cuCtxPushCurrent_v2", (void *)push},        {"cuCtxPopCurrent_v2", (void *)pop},
+                 {"cuCtxSynchronize", (void *)called},         {"cuDevicePrimaryCtxGetState", (void *)get_state},
+                 {"cuDevicePrimaryCtxRetain", (void *)retain}, {"cuDevicePrimaryCtxRelease_v2", (void *)release},
+                 {"cuMemAlloc_v2", (void *)mem_alloc},         {"cuMemFree_v2", (void *)mem_free},
+                 {"cuMemGetInfo_v2", (void *)mem_info},        {"cuStreamSynchronize", (void *)wait_stream},
+                 {"cuDeviceTotalMem_v2", (void *)total},       {"cuDeviceGetUuid", (void *)uuid},
                  {"cuDeviceGetPCIBusId", (void *)pci}};
 
 /* `arg`: the name of a function that is not there, or NULL. */
@@ -181,15 +165,15 @@ static void calls_are_made_in_their_context_and_leave_the_stack(void **state) {
     for (int ordinal = 0; ordinal < DEVICES; ordinal++) {
         for (int code = 0; code < 3; code += 2) {
             const struct device_context context = context_of(ordinal);
+            const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = context};
             uint64_t address = 7;
             size_t a, b;
             driver.fails = (CUresult)code;
-            assert_int_equal(
-                ops->segment_alloc(ops->self, context, SEGMENT_PLAIN, (struct device_stream){0}, 512, &address), code);
+            assert_int_equal(ops->segment_alloc(ops->self, &plain, (struct device_stream){0}, 512, &address), code);
             assert_int_equal(address, code ? 7 : 0x70000200);
             assert_ptr_equal(driver.called_in, context.handle);
             driver.called_in = NULL;
-            assert_int_equal(ops->segment_release(ops->self, context, SEGMENT_PLAIN, 0x70000000), code);
+            assert_int_equal(ops->segment_release(ops->self, &plain, 0x70000000, 512), code);
             assert_ptr_equal(driver.called_in, context.handle);
             driver.called_in = NULL;
             assert_int_equal(ops->context_synchronize(ops->self, context), code);
@@ -214,42 +198,43 @@ static void a_context_that_cannot_be_entered_is_the_answer(void **state) {
     begin(NULL);
     uint64_t address;
     driver.push_fails = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    assert_int_equal(
-        ops->segment_alloc(ops->self, context_of(1), SEGMENT_PLAIN, (struct device_stream){0}, 512, &address),
-        DEVICE_CONTEXT_DESTROYED);
+    const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = context_of(1)};
+    assert_int_equal(ops->segment_alloc(ops->self, &plain, (struct device_stream){0}, 512, &address),
+                     DEVICE_CONTEXT_DESTROYED);
     assert_int_equal(ops->context_synchronize(ops->self, context_of(1)), DEVICE_CONTEXT_DESTROYED);
     assert_null(driver.called_in);
     assert_int_equal(driver.depth, 0);
 }
 
-static void other_kinds_of_segments_are_refused(void **state) {
+static void without_memory_pools_there_are_no_segments_of_theirs(void **state) {
     (void)state;
     begin(NULL);
     uint64_t address;
-    assert_int_equal(
-        ops->segment_alloc(ops->self, context_of(0), SEGMENT_ASYNC, (struct device_stream){0}, 512, &address),
-        DEVICE_NOT_SUPPORTED);
-    assert_int_equal(ops->segment_release(ops->self, context_of(0), SEGMENT_ASYNC, 0x70000000), DEVICE_NOT_SUPPORTED);
+    void *memory_pool;
+    const struct segment_source async = {.kind = SEGMENT_ASYNC, .context = context_of(0), .memory_pool = &address};
+    assert_int_equal(ops->memory_pool(ops->self, 0, &memory_pool), DEVICE_NOT_SUPPORTED);
+    assert_int_equal(ops->segment_alloc(ops->self, &async, (struct device_stream){0}, 512, &address),
+                     DEVICE_NOT_SUPPORTED);
     assert_null(driver.called_in);
 }
 
-static void streams_are_waited_for_by_the_name_that_the_caller_used(void **state) {
+static void streams_are_named_as_the_plain_entry_points_know_them(void **state) {
     (void)state;
-    const CUstream stream = (CUstream)0x5000;
     begin(NULL);
-    ops->stream_synchronize(ops->self, context_of(0), (struct device_stream){stream, false});
-    assert_true(driver.waited == stream && !driver.per_thread);
-    ops->stream_synchronize(ops->self, context_of(0), (struct device_stream){NULL, false});
-    assert_true(driver.waited == NULL && !driver.per_thread);
-    ops->stream_synchronize(ops->self, context_of(0), (struct device_stream){stream, true});
-    assert_true(driver.waited == stream && driver.per_thread);
-    ops->stream_synchronize(ops->self, context_of(0), (struct device_stream){NULL, true});
-    assert_true(driver.waited == NULL && driver.per_thread);
-    begin("cuStreamSynchronize_ptsz");
-    ops->stream_synchronize(ops->self, context_of(0), (struct device_stream){stream, true});
-    assert_true(driver.waited == stream && !driver.per_thread);
-    ops->stream_synchronize(ops->self, context_of(0), (struct device_stream){NULL, true});
-    assert_true(driver.waited == CU_STREAM_PER_THREAD && !driver.per_thread);
+    const CUstream stream = (CUstream)(uintptr_t)0x5000;
+    const struct {
+        struct device_stream called;
+        CUstream waited;
+    } names[] = {{{stream, false}, stream},
+                 {{stream, true}, stream},
+                 {{NULL, false}, CU_STREAM_LEGACY},
+                 {{NULL, true}, CU_STREAM_PER_THREAD},
+                 {{CU_STREAM_PER_THREAD, false}, CU_STREAM_PER_THREAD},
+                 {{CU_STREAM_LEGACY, true}, CU_STREAM_LEGACY}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(ops->stream_synchronize(ops->self, context_of(0), names[i].called), 0);
+        assert_ptr_equal(driver.waited, names[i].waited);
+    }
 }
 
 static int ordinal_of_current(void) {
@@ -354,8 +339,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_missing_is_named),
     cmocka_unit_test(calls_are_made_in_their_context_and_leave_the_stack),
     cmocka_unit_test(a_context_that_cannot_be_entered_is_the_answer),
-    cmocka_unit_test(other_kinds_of_segments_are_refused),
-    cmocka_unit_test(streams_are_waited_for_by_the_name_that_the_caller_used),
+    cmocka_unit_test(without_memory_pools_there_are_no_segments_of_theirs),
+    cmocka_unit_test(streams_are_named_as_the_plain_entry_points_know_them),
     cmocka_unit_test(the_device_of_a_context_is_asked_for_once),
     cmocka_unit_test(more_contexts_than_are_remembered_are_asked_about),
     cmocka_unit_test(a_device_that_the_driver_does_not_tell_is_an_error),

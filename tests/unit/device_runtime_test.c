@@ -153,17 +153,17 @@ static void calls_are_made_on_their_device_and_leave_the_programs(void **state) 
     for (int ordinal = 0; ordinal < 3; ordinal++) {
         for (int code = 0; code < 3; code += 2) {
             const struct device_context context = context_of(ordinal);
+            const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = context};
             uint64_t address = 7;
             size_t a, b;
             runtime.device = 1;
             runtime.fails = code;
-            assert_int_equal(
-                ops->segment_alloc(ops->self, context, SEGMENT_PLAIN, (struct device_stream){0}, 512, &address), code);
+            assert_int_equal(ops->segment_alloc(ops->self, &plain, (struct device_stream){0}, 512, &address), code);
             assert_int_equal(address, code ? 7 : 0x70000200);
             assert_int_equal(runtime.last_error, 0); /* of a call that the program did not make */
             assert_int_equal(runtime.called_on, ordinal);
             runtime.called_on = -1;
-            assert_int_equal(ops->segment_release(ops->self, context, SEGMENT_PLAIN, 0x70000000), code);
+            assert_int_equal(ops->segment_release(ops->self, &plain, 0x70000000, 512), code);
             assert_int_equal(runtime.called_on, ordinal);
             runtime.called_on = -1;
             assert_int_equal(ops->context_synchronize(ops->self, context), code);

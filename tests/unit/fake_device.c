@@ -50,14 +50,14 @@ static void range_remove(struct fake_device *fake, size_t at) {
     fake->range_count--;
 }
 
-static int segment_alloc(void *self, struct device_context context, enum segment_kind kind, struct device_stream stream,
-                         size_t bytes, uint64_t *address) {
+static int segment_alloc(void *self, const struct segment_source *source, struct device_stream stream, size_t bytes,
+                         uint64_t *address) {
     struct fake_device *fake = self;
-    (void)kind;
-    (void)stream;
+    const struct device_context context = source->context;
     if (fake->during_alloc) fake->during_alloc(fake->during_arg);
     pthread_mutex_lock(&fake->lock);
     fake->allocs++;
+    if (source->kind == SEGMENT_ASYNC) fake->alloc_stream = stream;
     int code = fake->alloc_fails_with;
     if (!code && !fake->alive[context.ordinal]) code = DEVICE_CONTEXT_DESTROYED;
     if (!code && fake->in_use[context.ordinal] + bytes > fake->memory[context.ordinal]) code = DEVICE_OUT_OF_MEMORY;
@@ -74,10 +74,10 @@ static int segment_alloc(void *self, struct device_context context, enum segment
     return code;
 }
 
-static int segment_release(void *self, struct device_context context, enum segment_kind kind, uint64_t address) {
+static int segment_release(void *self, const struct segment_source *source, uint64_t address, size_t bytes) {
     struct fake_device *fake = self;
-    (void)context;
-    (void)kind;
+    (void)source;
+    (void)bytes;
     pthread_mutex_lock(&fake->lock);
     fake->releases++;
     size_t at = range_at(fake, address);
@@ -116,6 +116,92 @@ static int stream_synchronize(void *self, struct device_context context, struct 
     return __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
 }
 
+static int memory_pool(void *self, int ordinal, void **handle) {
+    const struct fake_device *fake = self;
+    (void)ordinal;
+    *handle = fake->memory_pool;
+    return fake->memory_pool ? DEVICE_OK : DEVICE_NOT_SUPPORTED;
+}
+
+static int synchronize_all(void *self) {
+    return context_synchronize(self, current);
+}
+
+static bool context_alone(void *self, struct device_context context) {
+    const struct fake_device *fake = self;
+    (void)context;
+    return !fake->not_alone;
+}
+
+static int stream_identify(void *self, struct device_stream stream, struct device_stream_identity *identity) {
+    const struct fake_device *fake = self;
+    *identity = (struct device_stream_identity){0};
+    if (fake->no_streams) return DEVICE_OK;
+    *identity =
+        (struct device_stream_identity){.id = (uint64_t)(uintptr_t)stream.handle + (fake->stream_generation << 32),
+                                        .context = current,
+                                        .lasting = true,
+                                        .recordable = stream.handle != (void *)2};
+    return DEVICE_OK;
+}
+
+static int stream_capturing(void *self, struct device_stream stream) {
+    const struct fake_device *fake = self;
+    return fake->capturing && fake->capturing == stream.handle ? DEVICE_NOT_READY : DEVICE_OK;
+}
+
+/* ---- marks ---- */
+
+struct device_fence {
+    uint64_t number;
+};
+
+static bool fences_supported(void *self) {
+    const struct fake_device *fake = self;
+    return !fake->no_fences;
+}
+
+static int record(struct fake_device *fake, struct device_fence **fence) {
+    if (fake->during_record) fake->during_record(fake->during_arg);
+    if (fake->record_fails_with) return fake->record_fails_with;
+    *fence = malloc(sizeof **fence);
+    if (!*fence) abort();
+    (*fence)->number = __atomic_add_fetch(&fake->recorded, 1, __ATOMIC_SEQ_CST);
+    return DEVICE_OK;
+}
+
+static int fence_record(void *self, struct device_fence **fence) {
+    struct fake_device *fake = self;
+    const int code = record(fake, fence);
+    if (!code) __atomic_fetch_add(&fake->fences, 1, __ATOMIC_RELAXED);
+    return code;
+}
+
+static int fence_record_stream(void *self, struct device_context context, struct device_stream stream,
+                               struct device_fence **fence) {
+    struct fake_device *fake = self;
+    (void)context;
+    const int code = record(fake, fence);
+    if (code) return code;
+    __atomic_fetch_add(&fake->stream_marks, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&fake->marked, stream.handle, __ATOMIC_RELAXED);
+    return code;
+}
+
+static int fence_query(void *self, struct device_fence *fence) {
+    struct fake_device *fake = self;
+    __atomic_fetch_add(&fake->queries, 1, __ATOMIC_RELAXED);
+    if (fake->query_fails_with) return fake->query_fails_with;
+    return fake->passes_at_once || fence->number <= __atomic_load_n(&fake->passed, __ATOMIC_SEQ_CST) ? DEVICE_OK
+                                                                                                     : DEVICE_NOT_READY;
+}
+
+static void fence_drop(void *self, struct device_fence *fence) {
+    struct fake_device *fake = self;
+    __atomic_fetch_add(&fake->drops, 1, __ATOMIC_RELAXED);
+    free(fence);
+}
+
 static int memory_info(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
     struct fake_device *fake = self;
     pthread_mutex_lock(&fake->lock);
@@ -128,6 +214,12 @@ static int memory_info(void *self, struct device_context context, size_t *free_b
 static bool context_primary(void *self, struct device_context context) {
     (void)self;
     return context.handle == FAKE_PRIMARY(context.ordinal);
+}
+
+static bool context_created(void *self, struct device_context context) {
+    (void)self;
+    (void)context;
+    return false;
 }
 
 static bool context_alive(void *self, struct device_context context) {
@@ -148,14 +240,27 @@ void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
                 .current_synchronize = current_synchronize,
                 .segment_alloc = segment_alloc,
                 .segment_release = segment_release,
+                .memory_pool = memory_pool,
                 .context_synchronize = context_synchronize,
                 .stream_synchronize = stream_synchronize,
+                .synchronize_all = synchronize_all,
+                .context_alone = context_alone,
+                .stream_identify = stream_identify,
+                .stream_capturing = stream_capturing,
+                .fences_supported = fences_supported,
+                .fence_record = fence_record,
+                .fence_record_stream = fence_record_stream,
+                .fence_query = fence_query,
+                .fence_drop = fence_drop,
                 .memory_info = memory_info,
                 .context_primary = context_primary,
+                .context_created = context_created,
                 .context_alive = context_alive,
                 .device_describe = device_describe,
                 .self = fake},
         .next_address = UINT64_C(0x700000000000),
+        .memory_pool = FAKE_MEMORY_POOL,
+        .passes_at_once = true,
     };
     pthread_mutex_init(&fake->lock, NULL);
     for (int i = 0; i < FAKE_DEVICES; i++) {

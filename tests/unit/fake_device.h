@@ -37,7 +37,22 @@ struct fake_device {
     unsigned bad_releases; /* of what was not allocated */
     void *synchronized;    /* the context that was waited for last, as a whole or by a stream of it */
 
+    /* Marks, passed when the test says so: those up to this number. Recording gives them numbers from 1. */
+    uint64_t recorded, passed;
+    bool passes_at_once; /* every mark, as on an idle device */
+    unsigned fences, stream_marks, queries, drops;
+    void *marked;                      /* the stream that was marked last */
+    uint64_t stream_generation;        /* streams that are identified from now on are others than those before */
+    void *memory_pool;                 /* the current one of every device; NULL: none */
+    struct device_stream alloc_stream; /* of the last segment of the async kind */
+    void *capturing;                   /* this stream captures */
+
     /* What goes wrong. */
+    bool no_fences;  /* the device has none; settled before the system is created */
+    bool no_streams; /* no stream can be told from others */
+    bool not_alone;  /* another context lives */
+    int record_fails_with, query_fails_with;
+    void (*during_record)(void *arg);      /* called inside each recording, with no lock of the device's */
     int alloc_fails_with;                  /* not 0: every allocation answers it */
     int synchronize_fails_with;            /* likewise */
     void (*during_alloc)(void *arg);       /* called inside each allocation, with no lock of the device's */
@@ -49,6 +64,8 @@ struct fake_device {
 #define FAKE_PRIMARY(ordinal) ((void *)(uintptr_t)(0x1000 + (ordinal)))
 #define FAKE_CREATED ((void *)(uintptr_t)0x9000)
 void fake_set_current(void *handle, int ordinal);
+
+#define FAKE_MEMORY_POOL ((void *)(uintptr_t)0x5000)
 
 void fake_device_init(struct fake_device *fake, uint64_t memory_each);
 void fake_device_destroy(struct fake_device *fake);

@@ -198,7 +198,8 @@ static void a_free_in_a_capture_without_host_memory_is_done(void **state) {
     pool_capture_end(f.pool);
     /* What asked the driver is not remembered: it stays. */
     assert_int_equal(f.device.range_count, before + 1);
-    f.device.ops.segment_release(&f.device, (struct device_context){0}, SEGMENT_PLAIN, f.device.ranges[before].address);
+    f.device.ops.segment_release(&f.device, &(struct segment_source){.kind = SEGMENT_PLAIN},
+                                 f.device.ranges[before].address, 512);
     fixture_end(&f);
 }
 

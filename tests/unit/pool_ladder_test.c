@@ -442,10 +442,13 @@ static void blocks_whose_wait_failed_wait_on(void **state) {
     pool_capture_begin(f.pool);
     must_free(&f, b);
     pool_capture_end(f.pool);
+    f.device.record_fails_with = 700;
     f.device.synchronize_fails_with = 700;
     must_alloc(&f, 15 * MIB_BYTES);
+    pool_relieve(f.pool, 0);
     assert_int_equal(totals_of(&f, 0).waiting, 8 * MIB_BYTES);
     assert_pool_whole(&f);
+    f.device.record_fails_with = 0;
     f.device.synchronize_fails_with = 0;
     pool_relieve(f.pool, 0);
     assert_int_equal(totals_of(&f, 0).waiting, 0);

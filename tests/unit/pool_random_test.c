@@ -117,7 +117,7 @@ static void step_free(struct model *m) {
     uint64_t address = m->live[at].address;
     int code = below(m, 4) || m->capturing
                    ? pool_free(m->f.pool, address, POOL_DOOR_RUNTIME)
-                   : pool_free_async(m->f.pool, address, (struct device_stream){0}, POOL_DOOR_DRIVER, false);
+                   : pool_free_async(m->f.pool, address, (struct device_stream){0}, POOL_DOOR_DRIVER);
     assert_int_equal(code, 0);
     model_remove(m, at);
 }

@@ -79,12 +79,13 @@ static void every_free_waits_for_the_device(void **state) {
     fixture_end(&f);
 }
 
-static void a_stream_ordered_free_waits_for_its_stream_only(void **state) {
+static void a_free_on_a_stream_like_any_other_waits_for_that_stream_only(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.no_streams = true;
     uint64_t a = must_alloc(&f, 4096);
-    assert_int_equal(pool_free_async(f.pool, a, (struct device_stream){0}, POOL_DOOR_DRIVER, false), 0);
+    assert_int_equal(pool_free_async(f.pool, a, (struct device_stream){0}, POOL_DOOR_DRIVER), 0);
     assert_int_equal(f.device.synchronizes, 0);
     assert_int_equal(f.device.stream_synchronizes, 1);
     assert_int_equal(must_alloc(&f, 4096), a);
@@ -100,8 +101,7 @@ static void wrong_frees_answer_1_and_harm_nobody(void **state) {
     assert_int_equal(pool_free(f.pool, base, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE); /* at the segment's base */
     assert_int_equal(pool_free(f.pool, neighbour + 512, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(pool_free(f.pool, neighbour + 1, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
-    assert_int_equal(pool_free_async(f.pool, base, (struct device_stream){0}, POOL_DOOR_DRIVER, false),
-                     DEVICE_INVALID_VALUE);
+    assert_int_equal(pool_free_async(f.pool, base, (struct device_stream){0}, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(pool_free(f.pool, base + 16 * MIB_BYTES - 512, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(f.device.releases, 0);
     const struct poolcuda_event event = last_event(POOLCUDA_EVENT_bad_free);
@@ -470,17 +470,19 @@ static void a_capture_begins_though_a_wait_does_not_end(void **state) {
     assert_true(capture_begins_amid_a_wait_of(20000));
 }
 
-static void a_capture_that_begins_stops_a_free_in_stream_order(void **state) {
+static void a_capturing_stream_frees_no_block(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
-    const struct device_stream stream = {0};
+    const struct device_stream capturing = {(void *)0x100, false}, other = {(void *)0x200, false};
     uint64_t address = must_alloc(&f, 4096);
     pool_capture_begin(f.pool);
-    assert_int_equal(pool_free_async(f.pool, address, stream, POOL_DOOR_DRIVER, false), POOL_CAPTURES);
-    assert_int_equal(f.device.stream_synchronizes, 0);
+    f.device.capturing = capturing.handle;
+    assert_int_equal(pool_free_async(f.pool, address, capturing, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
     assert_int_equal(totals_of(&f, 0).live, 4096);
-    assert_int_equal(pool_free_async(f.pool, address, stream, POOL_DOOR_DRIVER, true), 0);
+    assert_int_equal(pool_free_async(f.pool, address, other, POOL_DOOR_DRIVER), 0);
+    assert_int_equal(totals_of(&f, 0).ordered, 4096);
+    assert_int_equal(f.device.stream_synchronizes, 0);
     pool_capture_end(f.pool);
     fixture_end(&f);
 }
@@ -584,7 +586,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(free_neighbours_merge_to_the_whole_segment),
     cmocka_unit_test(live_blocks_never_overlap_a_reused_neighbour),
     cmocka_unit_test(every_free_waits_for_the_device),
-    cmocka_unit_test(a_stream_ordered_free_waits_for_its_stream_only),
+    cmocka_unit_test(a_free_on_a_stream_like_any_other_waits_for_that_stream_only),
     cmocka_unit_test(wrong_frees_answer_1_and_harm_nobody),
     cmocka_unit_test(foreign_addresses_are_the_drivers),
     cmocka_unit_test(segments_that_share_a_granule_are_told_apart),
@@ -605,7 +607,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_resets_at_once_reopen_after_the_second),
     cmocka_unit_test(a_capture_begins_after_the_waits_under_way),
     cmocka_unit_test(a_capture_begins_though_a_wait_does_not_end),
-    cmocka_unit_test(a_capture_that_begins_stops_a_free_in_stream_order),
+    cmocka_unit_test(a_capturing_stream_frees_no_block),
     cmocka_unit_test(a_capture_passes_allocations_and_defers_frees),
     cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
     cmocka_unit_test(what_asked_the_driver_goes_with_its_context),

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contexts that live, and marks behind their work: a fence is an event recorded by cuCtxRecordEvent on every live
+ * context, or by cuEventRecord on one stream. Events belong to their context and are used again; so are the fences'
+ * records: once there are enough, nothing is created any more.
+ *
+ * A context that ends takes its events with it. So whoever is in the driver with an event is counted, and a context is
+ * destroyed only when nobody is; from then on its part of every fence counts as passed.
+ */
+#include "device/driver.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct spare_event {
+    struct spare_event *next;
+    CUevent event;
+};
+
+struct live_context {
+    struct live_context *next;
+    struct device_context context;
+    uint64_t serial;
+    enum live_kind kind;
+    bool gone;
+    unsigned closing; /* ends that are under way */
+    unsigned parts;   /* fences' parts that refer to it: it is freed with the last, once gone */
+    struct spare_event *spare;
+};
+
+struct fence_part {
+    struct live_context *context;
+    struct spare_event *event;
+    bool passed; /* written by the one who asks */
+};
+
+struct device_fence {
+    struct device_fence *next; /* spare */
+    unsigned room, count;
+    struct fence_part parts[];
+};
+
+static struct device_driver *driver_of(void *self) {
+    return self;
+}
+
+/* ---- the table. Under live_lock ---- */
+
+static struct live_context *find(const struct device_driver *driver, const void *handle) {
+    struct live_context *live = driver->live;
+    while (live && live->context.handle != handle) live = live->next;
+    return live;
+}
+
+static void free_events(struct live_context *live) {
+    while (live->spare) {
+        struct spare_event *event = live->spare;
+        live->spare = event->next;
+        free(event);
+    }
+}
+
+static void drop_part(struct fence_part *part) {
+    struct live_context *live = part->context;
+    if (live->gone) {
+        free(part->event);
+    } else if (part->event) {
+        part->event->next = live->spare;
+        live->spare = part->event;
+    }
+    if (--live->parts == 0 && live->gone) free(live);
+}
+
+static void users_leave(struct device_driver *driver) {
+    if (--driver->users == 0 && driver->closing) pthread_cond_broadcast(&driver->live_changed);
+}
+
+/* ---- contexts ---- */
+
+bool device_driver_context_known(struct device_driver *driver, struct device_context context, enum live_kind kind) {
+    const int error = errno;
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context *live = find(driver, context.handle);
+    if (!live) {
+        live = calloc(1, sizeof *live);
+        if (live) {
+            live->context = context;
+            live->serial = ++driver->next_serial;
+            live->next = driver->live;
+            driver->live = live;
+            atomic_fetch_add(&driver->live_count, kind != LIVE_GREEN);
+        }
+    } else if (live->kind != LIVE_GREEN && kind == LIVE_GREEN) {
+        atomic_fetch_sub(&driver->live_count, 1);
+    }
+    if (live && kind != LIVE_FOUND) live->kind = kind;
+    pthread_mutex_unlock(&driver->live_lock);
+    errno = error;
+    return live != NULL;
+}
+
+void device_driver_context_closing(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context *live = find(driver, handle);
+    if (live) {
+        int cancel_state;
+        live->closing++;
+        driver->closing++;
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+        while (driver->users) pthread_cond_wait(&driver->live_changed, &driver->live_lock);
+        pthread_setcancelstate(cancel_state, &cancel_state);
+    }
+    pthread_mutex_unlock(&driver->live_lock);
+}
+
+void device_driver_context_settled(struct device_driver *driver, const void *handle, bool gone) {
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context **link = &driver->live;
+    while (*link && (*link)->context.handle != handle) link = &(*link)->next;
+    struct live_context *live = *link;
+    if (live && live->closing) {
+        live->closing--;
+        driver->closing--;
+    }
+    if (live && gone) {
+        *link = live->next;
+        driver->closing -= live->closing;
+        atomic_fetch_sub(&driver->live_count, live->kind != LIVE_GREEN);
+        live->gone = true;
+        free_events(live);
+        if (!live->parts) free(live);
+    }
+    pthread_mutex_unlock(&driver->live_lock);
+    if (gone) device_driver_streams_gone(driver, handle);
+}
+
+bool device_driver_context_created(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    const struct live_context *live = find(driver, handle);
+    bool created = live && live->kind == LIVE_CREATED;
+    pthread_mutex_unlock(&driver->live_lock);
+    return created;
+}
+
+uint64_t device_driver_context_serial(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    const struct live_context *live = find(driver, handle);
+    uint64_t serial = live ? live->serial : 0;
+    pthread_mutex_unlock(&driver->live_lock);
+    return serial;
+}
+
+static bool context_alone(void *self, struct device_context context) {
+    (void)context; /* it is known, since it has a pool */
+    return atomic_load_explicit(&driver_of(self)->live_count, memory_order_acquire) <= 1;
+}
+
+/* Primary contexts may have come to life by calls that no hook sees. False when host memory ran out. */
+static bool find_primaries(struct device_driver *driver) {
+    int count = 0;
+    if (!driver->call.device_count || driver->call.device_count(&count) != CUDA_SUCCESS) return true;
+    for (int ordinal = 0; ordinal < count; ordinal++) {
+        void *primary = device_driver_primary(driver, ordinal);
+        struct device_context context = {primary, ordinal};
+        if (primary && !device_driver_context_known(driver, context, LIVE_FOUND)) return false;
+    }
+    return true;
+}
+
+static int synchronize_all(void *self) {
+    struct device_driver *driver = driver_of(self);
+    if (!find_primaries(driver)) return DEVICE_OUT_OF_MEMORY;
+    int result = DEVICE_OK;
+    uint64_t done = 0;
+    for (bool more = true; more && result == DEVICE_OK;) {
+        /* The table may change between two calls: contexts are visited in the order in which they came. */
+        struct live_context *next = NULL;
+        struct device_context context = {0};
+        pthread_mutex_lock(&driver->live_lock);
+        for (struct live_context *live = driver->live; live; live = live->next)
+            if (live->kind != LIVE_GREEN && live->serial > done && (!next || live->serial < next->serial)) next = live;
+        more = next != NULL;
+        if (next && next->closing) {
+            result = DEVICE_NOT_READY;
+        } else if (next) {
+            done = next->serial;
+            context = next->context;
+            driver->users++;
+        }
+        pthread_mutex_unlock(&driver->live_lock);
+        if (!more || result != DEVICE_OK) break;
+        result = driver->ops.context_synchronize(driver, context);
+        pthread_mutex_lock(&driver->live_lock);
+        users_leave(driver);
+        pthread_mutex_unlock(&driver->live_lock);
+    }
+    return result;
+}
+
+/* ---- fences ---- */
+
+/* With room for `count` parts; NULL when host memory ran out. Under live_lock. */
+static struct device_fence *fence_new(struct device_driver *driver, unsigned count) {
+    struct device_fence **link = &driver->spare_fences;
+    while (*link && (*link)->room < count) link = &(*link)->next;
+    struct device_fence *fence = *link;
+    if (fence) {
+        *link = fence->next;
+    } else {
+        const unsigned room = count < 4 ? 4 : count;
+        fence = malloc(sizeof *fence + room * sizeof fence->parts[0]);
+        if (!fence) return NULL;
+        fence->room = room;
+    }
+    fence->count = 0;
+    return fence;
+}
+
+/* Under live_lock. */
+static void add_part(struct device_fence *fence, struct live_context *live) {
+    fence->parts[fence->count++] = (struct fence_part){.context = live, .event = live->spare};
+    if (live->spare) live->spare = live->spare->next;
+    live->parts++;
+}
+
+static void fence_drop(void *self, struct device_fence *fence) {
+    struct device_driver *driver = driver_of(self);
+    pthread_mutex_lock(&driver->live_lock);
+    for (unsigned i = 0; i < fence->count; i++) drop_part(&fence->parts[i]);
+    fence->next = driver->spare_fences;
+    driver->spare_fences = fence;
+    pthread_mutex_unlock(&driver->live_lock);
+}
+
+/* An event in the context, where none is left over. */
+static int make_event(struct device_driver *driver, struct fence_part *part) {
+    if (part->event) return DEVICE_OK;
+    struct spare_event *event = malloc(sizeof *event);
+    if (!event) return DEVICE_OUT_OF_MEMORY;
+    bool pushed;
+    CUresult result = device_driver_enter(driver, part->context->context, &pushed);
+    if (result == CUDA_SUCCESS) result = driver->call.event_create(&event->event, CU_EVENT_DISABLE_TIMING);
+    device_driver_leave(driver, pushed);
+    if (result != CUDA_SUCCESS) {
+        free(event);
+        return (int)result;
+    }
+    part->event = event;
+    return DEVICE_OK;
+}
+
+/* A fence with its parts and none recorded, its maker counted in `users`: of one context, or of all but green ones. */
+static int fence_begin(struct device_driver *driver, const void *one, struct device_fence **out) {
+    const int error = errno;
+    int result = DEVICE_OK;
+    struct device_fence *fence = NULL;
+    pthread_mutex_lock(&driver->live_lock);
+    unsigned count = 0;
+    for (const struct live_context *live = driver->live; live; live = live->next) {
+        if (one ? live->context.handle != one : live->kind == LIVE_GREEN) continue;
+        if (live->closing) result = DEVICE_NOT_READY;
+        count++;
+    }
+    if (one && !count) result = DEVICE_INVALID_CONTEXT;
+    if (result == DEVICE_OK) {
+        fence = fence_new(driver, count);
+        if (!fence) result = DEVICE_OUT_OF_MEMORY;
+    }
+    if (fence) {
+        for (struct live_context *live = driver->live; live; live = live->next)
+            if (one ? live->context.handle == one : live->kind != LIVE_GREEN) add_part(fence, live);
+        driver->users++;
+    }
+    pthread_mutex_unlock(&driver->live_lock);
+    errno = error;
+    *out = fence;
+    return result;
+}
+
+static int fence_end(struct device_driver *driver, struct device_fence *fence, int result, struct device_fence **out) {
+    pthread_mutex_lock(&driver->live_lock);
+    users_leave(driver);
+    pthread_mutex_unlock(&driver->live_lock);
+    if (result == DEVICE_OK)
+        *out = fence;
+    else
+        fence_drop(driver, fence);
+    return result;
+}
+
+static bool fences_supported(void *self) {
+    const struct driver_functions *call = &driver_of(self)->call;
+    return call->context_record_event && call->event_create && call->event_query;
+}
+
+static int fence_record(void *self, struct device_fence **out) {
+    struct device_driver *driver = driver_of(self);
+    if (!fences_supported(self)) return DEVICE_NOT_SUPPORTED;
+    if (!find_primaries(driver)) return DEVICE_OUT_OF_MEMORY;
+    struct device_fence *fence;
+    int result = fence_begin(driver, NULL, &fence);
+    if (result != DEVICE_OK) return result;
+    for (unsigned i = 0; i < fence->count && result == DEVICE_OK; i++) {
+        struct fence_part *part = &fence->parts[i];
+        result = make_event(driver, part);
+        if (result == DEVICE_OK)
+            result =
+                (int)driver->call.context_record_event((CUcontext)part->context->context.handle, part->event->event);
+    }
+    return fence_end(driver, fence, result, out);
+}
+
+static int fence_record_stream(void *self, struct device_context context, struct device_stream stream,
+                               struct device_fence **out) {
+    struct device_driver *driver = driver_of(self);
+    if (!driver->call.event_record || !driver->call.event_create || !driver->call.event_query)
+        return DEVICE_NOT_SUPPORTED;
+    struct device_fence *fence;
+    int result = fence_begin(driver, context.handle, &fence);
+    if (result != DEVICE_OK) return result;
+    result = make_event(driver, &fence->parts[0]);
+    /* The default streams are those of the context that is current. */
+    bool pushed = false;
+    if (result == DEVICE_OK) result = (int)device_driver_enter(driver, context, &pushed);
+    if (result == DEVICE_OK)
+        result = (int)driver->call.event_record(fence->parts[0].event->event, device_driver_stream_handle(stream));
+    device_driver_leave(driver, pushed);
+    return fence_end(driver, fence, result, out);
+}
+
+static int fence_query(void *self, struct device_fence *fence) {
+    struct device_driver *driver = driver_of(self);
+    bool ends = false;
+    pthread_mutex_lock(&driver->live_lock);
+    for (unsigned i = 0; i < fence->count; i++) {
+        struct fence_part *part = &fence->parts[i];
+        if (part->context->gone) part->passed = true;
+        ends |= !part->passed && part->context->closing;
+    }
+    if (!ends) driver->users++;
+    pthread_mutex_unlock(&driver->live_lock);
+    if (ends) return DEVICE_NOT_READY;
+
+    /* A question about an event is refused in a capture's mode, and would break the capture. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool exchanged =
+        driver->call.exchange_capture_mode && driver->call.exchange_capture_mode(&mode) == CUDA_SUCCESS;
+    int result = DEVICE_OK;
+    for (unsigned i = 0; i < fence->count && result == DEVICE_OK; i++) {
+        struct fence_part *part = &fence->parts[i];
+        if (part->passed) continue;
+        result = (int)driver->call.event_query(part->event->event);
+        part->passed = result == DEVICE_OK;
+    }
+    if (exchanged) driver->call.exchange_capture_mode(&mode);
+
+    pthread_mutex_lock(&driver->live_lock);
+    users_leave(driver);
+    pthread_mutex_unlock(&driver->live_lock);
+    return result;
+}
+
+void device_fences_bind(struct device_driver *driver) {
+    pthread_mutex_init(&driver->live_lock, NULL);
+    pthread_cond_init(&driver->live_changed, NULL);
+    driver->ops.context_alone = context_alone;
+    driver->ops.synchronize_all = synchronize_all;
+    driver->ops.fences_supported = fences_supported;
+    driver->ops.fence_record = fence_record;
+    driver->ops.fence_record_stream = fence_record_stream;
+    driver->ops.fence_query = fence_query;
+    driver->ops.fence_drop = fence_drop;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The driver door for memory pools: which one a device's stream-ordered segments come from, and its trimming and end.
+ */
+#include "entry/process.h"
+
+static CUresult set(CUresult result) {
+    struct pool_system *pool = result == CUDA_SUCCESS ? process_pool() : NULL;
+    if (pool) pool_memory_pool_set(pool);
+    return result;
+}
+
+CUresult entry_cuDeviceSetMemPool(CUdevice device, CUmemoryPool memory_pool) {
+    if (!symbols_driver() || !REAL(cuDeviceSetMemPool)) return PROCESS_NO_DRIVER;
+    return set(REAL(cuDeviceSetMemPool)(device, memory_pool));
+}
+
+CUresult entry_cuMemSetMemPool(void *location, int type, CUmemoryPool memory_pool) {
+    if (!symbols_driver() || !REAL(cuMemSetMemPool)) return PROCESS_NO_DRIVER;
+    return set(REAL(cuMemSetMemPool)(location, type, memory_pool));
+}
+
+/* What we hold of it and nobody uses goes first, so that the driver finds it free. */
+CUresult entry_cuMemPoolTrimTo(CUmemoryPool memory_pool, size_t keep_bytes) {
+    if (!symbols_driver() || !REAL(cuMemPoolTrimTo)) return PROCESS_NO_DRIVER;
+    struct pool_system *pool = process_pool();
+    if (pool) pool_trim_memory_pool(pool, memory_pool, keep_bytes);
+    return REAL(cuMemPoolTrimTo)(memory_pool, keep_bytes);
+}
+
+/* A destroyed memory pool goes when its last allocation does; the handle may come back before. */
+CUresult entry_cuMemPoolDestroy(CUmemoryPool memory_pool) {
+    if (!symbols_driver() || !REAL(cuMemPoolDestroy)) return PROCESS_NO_DRIVER;
+    struct pool_system *pool = process_pool();
+    if (pool) pool_memory_pool_destroyed(pool, memory_pool);
+    return set(REAL(cuMemPoolDestroy)(memory_pool));
+}

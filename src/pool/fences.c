@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batches of frees, and the fences that prove them. Every free joins the batch that is open, at the cost of reading its
+ * number. A fence is recorded for a batch that was sealed before: so all work that was submitted before a free of that
+ * batch was submitted before the fence, which covers every stream of every live context. When it has passed, so has all
+ * that, for this batch and every earlier one.
+ *
+ * The number may be read long before the block carries it: a free that read a number reads it before the batch is
+ * sealed, and so before the fence is recorded; its block is idle from the first moment if the fence has passed
+ * meanwhile. tests/model checks this.
+ */
+#include "pool/internal.h"
+
+#include "config/log.h"
+
+void fences_init(struct pool_system *system) {
+    struct fences *fences = &system->fences;
+    pthread_mutex_init(&fences->lock, NULL);
+    atomic_store(&fences->open, 1);
+    atomic_store(&fences->unsupported, !system->ops->fences_supported(system->ops->self));
+}
+
+void fences_destroy(struct pool_system *system) {
+    struct fences *fences = &system->fences;
+    for (unsigned i = 0; i < fences->count; i++)
+        system->ops->fence_drop(system->ops->self, fences->queue[(fences->first + i) % FENCES_MOST].fence);
+    pthread_mutex_destroy(&fences->lock);
+}
+
+void fences_prove(struct fences *fences, uint64_t batch) {
+    uint64_t passed = atomic_load(&fences->passed);
+    while (passed < batch && !atomic_compare_exchange_weak(&fences->passed, &passed, batch)) continue;
+}
+
+static void count_fence(struct pool *pool, bool for_miss) {
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->figures->fences, 1);
+    if (for_miss) stats_add(&pool->figures->miss_fences, 1);
+    figures_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+bool fences_close(struct pool *pool, bool for_miss) {
+    struct pool_system *system = pool->system;
+    struct fences *fences = &system->fences;
+    if (atomic_load_explicit(&fences->unsupported, memory_order_relaxed) || !capture_record_begin(system)) return false;
+
+    pthread_mutex_lock(&fences->lock);
+    bool begun = !fences->recording && fences->count < FENCES_MOST;
+    if (begun) fences->recording = true;
+    pthread_mutex_unlock(&fences->lock);
+    if (!begun) {
+        capture_record_end(system);
+        return false;
+    }
+
+    const uint64_t batch = fences_seal(fences);
+    struct device_fence *fence = NULL;
+    const int code = system->ops->fence_record(system->ops->self, &fence);
+
+    pthread_mutex_lock(&fences->lock);
+    fences->recording = false;
+    if (code == DEVICE_OK) {
+        const unsigned at = (fences->first + fences->count++) % FENCES_MOST;
+        fences->queue[at].fence = fence;
+        fences->queue[at].batch = batch;
+        atomic_store_explicit(&fences->marked, batch, memory_order_release);
+    }
+    pthread_mutex_unlock(&fences->lock);
+    capture_record_end(system);
+
+    if (code == DEVICE_OK) {
+        count_fence(pool, for_miss);
+    } else if (code != DEVICE_NOT_READY) {
+        log_line(LOG_WARNING, "a fence could not be recorded: the driver answered %d", code);
+    }
+    return code == DEVICE_OK;
+}
+
+/* A fence that cannot be asked about proves nothing: what is not proved yet is taken out of circulation for good. */
+static void retire_batches(struct pool_system *system, uint64_t batch, int code) {
+    uint64_t bytes = 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        figures_begin(pool);
+        streams_reclaim(pool);
+        const uint64_t before = pool->retired_bytes;
+        while (pool->waiting && pool->waiting->batch <= batch) heap_retire(pool, heap_pop_waiting(pool));
+        bytes += pool->retired_bytes - before;
+        figures_end(pool);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    log_line(LOG_WARNING, "the driver answered %d about a fence: the %llu bytes behind it are never given out again",
+             code, (unsigned long long)bytes);
+}
+
+/* The oldest fence, for one thread to ask about; NULL when there is none, or another does. */
+static struct device_fence *take_oldest(struct fences *fences, uint64_t *batch) {
+    struct device_fence *fence = NULL;
+    pthread_mutex_lock(&fences->lock);
+    if (fences->count && !fences->asking) {
+        fences->asking = true;
+        fence = fences->queue[fences->first].fence;
+        *batch = fences->queue[fences->first].batch;
+    }
+    pthread_mutex_unlock(&fences->lock);
+    return fence;
+}
+
+static void put_oldest(struct fences *fences, bool settled) {
+    pthread_mutex_lock(&fences->lock);
+    fences->asking = false;
+    if (settled) {
+        fences->first = (fences->first + 1) % FENCES_MOST;
+        fences->count--;
+    }
+    pthread_mutex_unlock(&fences->lock);
+}
+
+bool fences_poll(struct pool_system *system) {
+    struct fences *fences = &system->fences;
+    const struct device_ops *ops = system->ops;
+    bool passed = false;
+    for (;;) {
+        uint64_t batch;
+        struct device_fence *fence = take_oldest(fences, &batch);
+        if (!fence) return passed;
+        const int code = ops->fence_query(ops->self, fence);
+        if (code == DEVICE_OK) {
+            fences_prove(fences, batch);
+            passed = true;
+        } else if (code != DEVICE_NOT_READY) {
+            retire_batches(system, batch, code);
+        }
+        put_oldest(fences, code != DEVICE_NOT_READY);
+        if (code == DEVICE_NOT_READY) return passed;
+        ops->fence_drop(ops->self, fence);
+    }
+}
+
+bool fences_settle(struct pool *pool) {
+    struct pool_system *system = pool->system;
+    if (!capture_wait_begin(pool)) return false;
+    const uint64_t batch = fences_seal(&system->fences);
+    const uint64_t began = figures_clock();
+    const int code = system->ops->synchronize_all(system->ops->self);
+    if (code == DEVICE_OK) fences_prove(&system->fences, batch);
+    pthread_mutex_lock(&pool->lock);
+    capture_wait_end(pool);
+    figures_begin(pool);
+    stats_add(&pool->figures->waits, 1);
+    stats_add(&pool->figures->driver_ns, figures_clock() - began);
+    figures_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return code == DEVICE_OK;
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks that were freed in the order of a stream: a list for each pool and stream. On that stream they are given out
+ * again at once; to anybody else once a mark on the stream, recorded after their batch was sealed, has passed, or a
+ * fence has. So a stream that runs for long keeps back what was freed on it, and nothing else.
+ *
+ * A stream that is destroyed leaves its list behind without a name, marked for the last time: no stream finds it any
+ * more, whatever handle comes back.
+ */
+#include "pool/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "config/log.h"
+
+/* ---- who a stream is ---- */
+
+#define REFS 16
+
+static _Thread_local struct stream_ref refs[REFS] __attribute__((tls_model("initial-exec")));
+
+/* The handle that names the stream whatever the entry point: 1 and 2 for the default streams. */
+static uintptr_t key_of(struct device_stream stream) {
+    if (stream.handle) return (uintptr_t)stream.handle;
+    return stream.per_thread_default ? 2 : 1;
+}
+
+static bool is_default(uintptr_t key) {
+    return key <= 2;
+}
+
+/* `ref` is the thread's place for such streams, with something older in it. */
+static bool fill_ref(struct stream_ref *ref, const struct stream_ref *wanted, int *code) {
+    const struct device_ops *ops = wanted->system->ops;
+    struct stream_ref found = *wanted;
+    const int error = errno;
+    *code = ops->stream_identify(ops->self, found.called, &found.identity);
+    errno = error;
+    if (*code != DEVICE_OK) return false;
+    /* A stream whose end nobody tells has to be identified each time; the rest of what was found stays. */
+    if (found.identity.id == ref->identity.id && ref->system == found.system && ref->epoch == found.epoch)
+        found.pool = ref->pool;
+    if (!found.identity.lasting) found.handle = NULL;
+    *ref = found;
+    return true;
+}
+
+struct stream_ref *streams_ref(struct pool_system *system, struct device_stream stream, bool with_pool, int *code) {
+    const uintptr_t key = key_of(stream);
+    const uint64_t epoch = atomic_load_explicit(&system->streams_epoch, memory_order_acquire);
+    struct stream_ref *ref = &refs[(key >> 4 ^ key) % REFS];
+    void *context = NULL;
+    *code = DEVICE_OK;
+    if (is_default(key)) {
+        *code = system->ops->current_handle(system->ops->self, &context);
+        if (*code != DEVICE_OK) return NULL;
+    }
+    if (__builtin_expect((uintptr_t)ref->handle != key || ref->system != system || ref->epoch != epoch ||
+                             ref->context != context,
+                         0)) {
+        const struct stream_ref wanted = {.system = system,
+                                          .epoch = epoch,
+                                          .handle = (void *)key,
+                                          .context = context,
+                                          .called = {(void *)key, false}};
+        if (!fill_ref(ref, &wanted, code)) return NULL;
+    }
+    if (__builtin_expect(with_pool && !ref->pool && ref->identity.id, 0))
+        ref->pool = contexts_async_pool(system, ref->identity.context);
+    return ref;
+}
+
+/* ---- lists ---- */
+
+static struct stream_list **bucket_of(const struct pool *pool, uint64_t id) {
+    return (struct stream_list **)&pool->list_buckets[(id * UINT64_C(0x9E3779B97F4A7C15)) >> 58];
+}
+
+struct stream_list *streams_find(const struct pool *pool, uint64_t id) {
+    struct stream_list *list = *bucket_of(pool, id);
+    while (list && list->id != id) list = list->next;
+    return list;
+}
+
+/* No stream finds the list any more. */
+static void take_name(struct pool *pool, struct stream_list *list) {
+    if (!list->id) return;
+    struct stream_list **link = bucket_of(pool, list->id);
+    while (*link != list) link = &(*link)->next;
+    *link = list->next;
+    list->id = 0;
+    list->next = NULL;
+    list->recordable = false;
+}
+
+static bool is_unused(const struct stream_list *list) {
+    return !list->bytes && !list->mark && !list->busy && !list->ending;
+}
+
+static void make_spare(struct pool *pool, struct stream_list *list) {
+    list->next = pool->spare_lists;
+    pool->spare_lists = list;
+}
+
+void streams_list_emptied(struct pool *pool, struct stream_list *list) {
+    if (!list->id && is_unused(list)) make_spare(pool, list);
+}
+
+/* An unused list; NULL when host memory ran out or there are too many. */
+static struct stream_list *new_list(struct pool *pool) {
+    if (pool->list_count > LISTS_MOST) return NULL;
+    if (pool->list_count == pool->list_room) {
+        const unsigned room = pool->list_room ? 2 * pool->list_room : 16;
+        struct stream_list **grown = realloc(pool->lists, room * sizeof(struct stream_list *));
+        if (!grown) return NULL;
+        if (!pool->lists) grown[pool->list_count++] = NULL;
+        pool->lists = grown;
+        pool->list_room = room;
+    }
+    struct stream_list *list = calloc(1, sizeof *list);
+    if (!list) return NULL;
+    list->index = records_pages(sizeof *list->index);
+    if (!list->index) {
+        free(list);
+        return NULL;
+    }
+    list->number = (uint16_t)pool->list_count;
+    pool->lists[pool->list_count++] = list;
+    return list;
+}
+
+/* A list to be used for a stream: one that was left behind, or beyond the first few one that is merely empty. */
+static struct stream_list *take_list(struct pool *pool) {
+    enum { FEW = 64 };
+    if (!pool->spare_lists && pool->list_count > FEW) {
+        for (unsigned i = 1; i < pool->list_count && !pool->spare_lists; i++) {
+            struct stream_list *list = pool->lists[i];
+            if (!list->id || !is_unused(list)) continue;
+            take_name(pool, list);
+            make_spare(pool, list);
+        }
+    }
+    struct stream_list *list = pool->spare_lists;
+    if (!list) return new_list(pool);
+    pool->spare_lists = list->next;
+    return list;
+}
+
+struct stream_list *streams_list(struct pool *pool, const struct stream_ref *ref) {
+    const struct device_stream_identity *identity = &ref->identity;
+    struct stream_list *list = streams_find(pool, identity->id);
+    if (list) return list->ending ? NULL : list;
+    const int error = errno;
+    list = take_list(pool);
+    errno = error;
+    if (!list) return NULL;
+    list->id = identity->id;
+    list->oldest = list->newest = list->passed = list->marked = 0;
+    list->joined = 0;
+    list->cell = (uint16_t)figures_cell(pool, identity->id);
+    list->recordable = identity->recordable;
+    list->context = identity->context;
+    list->stream = ref->called;
+    list->next = *bucket_of(pool, identity->id);
+    *bucket_of(pool, identity->id) = list;
+    return list;
+}
+
+void streams_await_rest(struct pool *pool) {
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        if (!pool->lists[i]->busy) continue;
+        pool_await_change(pool);
+        i = 0;
+    }
+}
+
+void streams_forget(struct pool *pool) {
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        struct stream_list *list = pool->lists[i];
+        const bool spare = !list->id && is_unused(list);
+        memset(list->index, 0, sizeof *list->index);
+        list->bytes = 0;
+        if (list->mark) pool->system->ops->fence_drop(pool->system->ops->self, list->mark);
+        list->mark = NULL;
+        list->ending = false;
+        if (spare) continue;
+        take_name(pool, list);
+        make_spare(pool, list);
+    }
+    pool->ordered_largest = 0;
+}
+
+void streams_free(struct pool *pool) {
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        struct stream_list *list = pool->lists[i];
+        if (list->mark) pool->system->ops->fence_drop(pool->system->ops->self, list->mark);
+        munmap(list->index, sizeof *list->index);
+        free(list);
+    }
+    free(pool->lists);
+}
+
+/* ---- what is proved becomes idle ---- */
+
+static unsigned reclaim_list(struct pool *pool, struct stream_list *list, uint64_t passed) {
+    unsigned moved = 0;
+    uint64_t oldest = UINT64_MAX;
+    struct free_index *index = list->index;
+    for (uint64_t firsts = index->first_map; firsts; firsts &= firsts - 1) {
+        const unsigned first = (unsigned)__builtin_ctzll(firsts);
+        for (uint32_t seconds = index->second_map[first]; seconds; seconds &= seconds - 1) {
+            for (struct block *block = index->heads[first][__builtin_ctz(seconds)], *next; block; block = next) {
+                next = block->next;
+                if (block->batch > passed) {
+                    if (block->batch < oldest) oldest = block->batch;
+                    continue;
+                }
+                heap_unlist(pool, block);
+                heap_make_idle(pool, block);
+                moved++;
+            }
+        }
+    }
+    list->oldest = oldest;
+    return moved;
+}
+
+bool streams_reclaim(struct pool *pool) {
+    const uint64_t passed = fences_passed(&pool->system->fences);
+    uint64_t moved = 0;
+    while (pool->waiting && pool->waiting->batch <= passed) {
+        heap_make_idle(pool, heap_pop_waiting(pool));
+        moved++;
+    }
+    for (unsigned i = 1; pool->ordered_bytes && i < pool->list_count; i++) {
+        struct stream_list *list = pool->lists[i];
+        const uint64_t proved = list->passed > passed ? list->passed : passed;
+        if (!list->bytes || list->oldest > proved) continue;
+        moved += reclaim_list(pool, list, proved);
+        streams_list_emptied(pool, list);
+    }
+    if (moved) stats_add(&pool->figures->proved_blocks, moved);
+    return moved > 0;
+}
+
+/* ---- marks ---- */
+
+/* Nobody is in the driver for the list any more. Under pool->lock. */
+static void list_rest(struct pool *pool, struct stream_list *list) {
+    list->busy = false;
+    pthread_cond_broadcast(&pool->changed);
+    streams_list_emptied(pool, list);
+}
+
+bool streams_mark(struct pool *pool, struct stream_list *list) {
+    struct pool_system *system = pool->system;
+    const struct device_ops *ops = system->ops;
+    if (list->busy || list->mark || list->ending || !capture_record_begin(system)) {
+        pthread_mutex_unlock(&pool->lock);
+        return false;
+    }
+    list->busy = true;
+    list->joined = 0;
+    const struct device_context context = list->context;
+    const struct device_stream stream = list->stream;
+    const uint64_t batch = fences_seal(&system->fences);
+    pthread_mutex_unlock(&pool->lock);
+
+    struct device_fence *mark = NULL;
+    const int code = ops->fence_record_stream(ops->self, context, stream, &mark);
+    capture_record_end(system);
+
+    pthread_mutex_lock(&pool->lock);
+    if (code == DEVICE_OK) {
+        list->mark = mark;
+        list->mark_batch = list->marked = batch;
+        figures_begin(pool);
+        stats_add(&pool->figures->stream_marks, 1);
+        figures_end(pool);
+    }
+    list_rest(pool, list);
+    pthread_mutex_unlock(&pool->lock);
+    return code == DEVICE_OK;
+}
+
+/* Ask about the mark of one list. Under pool->lock, which it leaves meanwhile. */
+static bool poll_list(struct pool *pool, struct stream_list *list) {
+    const struct device_ops *ops = pool->system->ops;
+    list->busy = true;
+    struct device_fence *mark = list->mark;
+    pthread_mutex_unlock(&pool->lock);
+    const int code = ops->fence_query(ops->self, mark);
+    pthread_mutex_lock(&pool->lock);
+    if (code != DEVICE_NOT_READY) list->mark = NULL;
+    if (code == DEVICE_OK && list->passed < list->mark_batch) list->passed = list->mark_batch;
+    list_rest(pool, list);
+    if (code == DEVICE_NOT_READY) return false;
+    ops->fence_drop(ops->self, mark); /* calls no driver */
+    if (code != DEVICE_OK)
+        log_line(LOG_WARNING, "device %d: the driver answered %d about a mark on a stream", pool->device->ordinal,
+                 code);
+    return code == DEVICE_OK;
+}
+
+bool streams_poll(struct pool *pool) {
+    bool passed = false;
+    pthread_mutex_lock(&pool->lock);
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        struct stream_list *list = pool->lists[i];
+        if (list->mark && !list->busy) passed |= poll_list(pool, list);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return passed;
+}
+
+static bool reclaim(struct pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    const bool moved = streams_reclaim(pool);
+    figures_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return moved;
+}
+
+/* Record marks where some are missing, but for the list `own`. *fence: are there blocks that only a fence can prove? */
+static bool record_marks(struct pool *pool, uint64_t own, bool *fence) {
+    bool recorded = false;
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t fenced = fences_marked(&pool->system->fences);
+    *fence = pool->waiting && pool->waiting_last->batch > fenced;
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        struct stream_list *list = pool->lists[i];
+        if (!list->bytes || (list->id == own && own) || list->newest <= list->marked || list->newest <= fenced)
+            continue;
+        if (list->recordable) {
+            recorded |= streams_mark(pool, list);
+            pthread_mutex_lock(&pool->lock);
+        } else {
+            *fence = true;
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return recorded;
+}
+
+bool streams_prove(struct pool *pool, uint64_t own, bool record) {
+    streams_poll(pool);
+    fences_poll(pool->system);
+    bool moved = reclaim(pool);
+    if (moved || !record) return moved;
+    bool fence;
+    bool recorded = record_marks(pool, own, &fence);
+    if (fence) recorded |= fences_close(pool, true);
+    if (!recorded) return false;
+    streams_poll(pool);
+    fences_poll(pool->system);
+    return reclaim(pool);
+}
+
+/* ---- the end of streams ---- */
+
+/* Nothing else can prove its blocks: they wait for a fence. Under pool->lock. */
+static void list_to_waiting(struct pool *pool, struct stream_list *list) {
+    const uint64_t batch = fences_open_batch(&pool->system->fences);
+    figures_begin(pool);
+    for (unsigned first = 0; first < INDEX_FIRST_LEVELS; first++) {
+        for (unsigned second = 0; second < INDEX_SECOND_LEVELS; second++) {
+            struct block *const *head = &list->index->heads[first][second];
+            while (*head) {
+                struct block *block = *head;
+                heap_unlist(pool, block);
+                heap_make_waiting(pool, block, batch);
+            }
+        }
+    }
+    figures_end(pool);
+}
+
+/* The stream is about to be destroyed: a last mark on it proves what was freed in its order. Under pool->lock, which it
+ * leaves meanwhile. */
+static void end_list(struct pool *pool, struct stream_list *list) {
+    const uint64_t fenced = fences_marked(&pool->system->fences);
+    while (list->busy) pool_await_change(pool);
+    if (list->bytes && list->newest > list->marked && list->newest > fenced) {
+        struct device_fence *old = list->mark;
+        list->mark = NULL;
+        const bool recorded = streams_mark(pool, list);
+        pthread_mutex_lock(&pool->lock);
+        if (old) pool->system->ops->fence_drop(pool->system->ops->self, old);
+        if (!recorded) list_to_waiting(pool, list);
+    }
+    take_name(pool, list);
+    streams_list_emptied(pool, list);
+}
+
+void pool_stream_end(struct pool_system *system, void *handle) {
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        for (unsigned i = 1; i < pool->list_count; i++) {
+            struct stream_list *list = pool->lists[i];
+            if (list->id && list->stream.handle == handle) end_list(pool, list);
+        }
+        const bool open = pool->waiting && pool->waiting_last->batch > fences_marked(&system->fences);
+        pthread_mutex_unlock(&pool->lock);
+        /* Whether a fence covers what a destroyed stream has not finished is not documented: so it comes before. */
+        if (open) fences_close(pool, false);
+    }
+    atomic_fetch_add(&system->streams_epoch, 1);
+}
+
+void pool_streams_closing(struct pool_system *system, const void *context) {
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        for (unsigned i = 1; i < pool->list_count; i++) {
+            struct stream_list *list = pool->lists[i];
+            if (list->context.handle != context || (!list->id && is_unused(list))) continue;
+            list->ending = true;
+            while (list->busy) pool_await_change(pool);
+        }
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
+
+void pool_streams_settled(struct pool_system *system, const void *context, bool gone) {
+    const uint64_t sealed = fences_seal(&system->fences);
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        for (unsigned i = 1; i < pool->list_count; i++) {
+            struct stream_list *list = pool->lists[i];
+            if (!list->ending || list->context.handle != context) continue;
+            list->ending = false;
+            if (gone) {
+                struct device_fence *mark = list->mark;
+                list->mark = NULL;
+                if (mark) pool->system->ops->fence_drop(pool->system->ops->self, mark);
+                list->passed = sealed; /* the work of a context that is gone has ended */
+                take_name(pool, list);
+            }
+            streams_list_emptied(pool, list);
+        }
+        if (gone) {
+            figures_begin(pool);
+            streams_reclaim(pool);
+            figures_end(pool);
+        }
+        pthread_mutex_unlock(&pool->lock);
+    }
+    atomic_fetch_add(&system->streams_epoch, 1);
+}
