@@ -4,10 +4,11 @@
  */
 #include "graph.h"
 
-void async_discard(uint64_t address, uint64_t buffer_id) {
+void async_discard(uint64_t address, uint64_t buffer_id, const struct operation *freed) {
     pthread_mutex_lock(&memory_lock);
     struct allocation *const allocation = memory_find(address);
     if (allocation != NULL && allocation->buffer_id == buffer_id) {
+        if (freed != NULL) races_released(allocation->address, allocation->bytes, freed);
         if (allocation->kind == ALLOCATION_GRAPH)
             graph_memory_free_end(allocation->graph_memory);
         else

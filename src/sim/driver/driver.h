@@ -404,8 +404,9 @@ static inline void pools_after_synchronize(void) {
     if (UNLIKELY(atomic_load_explicit(&pools_over_threshold, memory_order_relaxed))) pools_release_excess();
 }
 
-/* Discards an allocation if it is still the one that had this id; of one of a graph, ends a use. Takes the lock. */
-void async_discard(uint64_t address, uint64_t buffer_id);
+/* Discards an allocation if it is still the one that had this id; of one of a graph, ends a use. `freed`: the operation
+ * that frees it; NULL: a call. Takes the lock. */
+void async_discard(uint64_t address, uint64_t buffer_id, const struct operation *freed);
 
 /* ---- scheduler.c: the one place where work is submitted, ordered and run. ---- */
 
@@ -729,6 +730,12 @@ void races_clock_release(struct race_clock *clock);
 void races_observed(struct race_clock *clock);
 static inline void races_operation_observed(const struct operation *operation) {
     if (races_are_on()) races_observed(operation->clock);
+}
+
+/* The driver may give these bytes to anybody: `freed`, which is complete, came after the uses it was to come after. */
+void races_forget_released(uint64_t address, size_t bytes, const struct operation *freed);
+static inline void races_released(uint64_t address, size_t bytes, const struct operation *freed) {
+    if (races_are_on()) races_forget_released(address, bytes, freed);
 }
 
 /* Ends. Under scheduler_lock, but the second. */

@@ -63,7 +63,7 @@ static CUresult host_end(const struct thread *thread, const void *pointer, enum 
     pthread_mutex_unlock(&memory_lock);
     if (owner == NULL) return otherwise;
     scheduler_wait_context(owner);
-    async_discard(address, buffer_id);
+    async_discard(address, buffer_id, NULL);
     return CUDA_SUCCESS;
 }
 

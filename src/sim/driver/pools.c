@@ -98,7 +98,7 @@ static void pool_settle(struct pool *pool) {
     for (struct pool_block *block = pool->pending, *next; block != NULL; block = next) {
         next = block->next_free;
         if (!operation_is_done(block->freed)) continue;
-        races_operation_observed(block->freed);
+        races_released(block->address, block->bytes, block->freed);
         list_remove(block);
         operation_drop(block->freed);
         block->freed = NULL;
@@ -300,7 +300,7 @@ void pool_free(struct allocation *allocation, const struct stream *stream, struc
     struct pool *const pool = allocation->pool;
     struct pool_block *const block = allocation->block;
     const bool pending = freed != NULL && !operation_is_done(freed);
-    if (freed != NULL && !pending) races_operation_observed(freed);
+    if (freed != NULL && !pending) races_released(block->address, block->bytes, freed);
     block->free = true;
     block->freed_on = pending ? stream->id : 0;
     block->freed = pending ? operation_hold(freed) : NULL;

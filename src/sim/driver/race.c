@@ -181,6 +181,15 @@ void races_clock_release(struct race_clock *clock) {
     race_clock_release(clock);
 }
 
+/* Not an observation: the host does not know of it, so it says nothing of other memory. */
+void races_forget_released(uint64_t address, size_t bytes, const struct operation *freed) {
+    pthread_mutex_lock(&race_lock);
+    race_clock_begin();
+    race_clock_join(freed->clock);
+    race_map_forget(address, bytes);
+    pthread_mutex_unlock(&race_lock);
+}
+
 /* A context's events, and its legacy stream, go on coming after what its streams did. */
 void races_stream_gone(struct stream *stream) {
     pthread_mutex_lock(&race_lock);

@@ -91,6 +91,8 @@ struct race_use *race_use_new(uint32_t track, uint64_t position, const struct si
 void race_use_drop(struct race_use *use);
 
 void race_map_reset(void);
+/* Uses of these bytes that the clock in the making comes after are over. */
+void race_map_forget(uint64_t address, size_t bytes);
 /* A use whose clock is in the making. Takes over the reference, as those below do. */
 void race_map_use(struct race_use *use, enum race_liveness liveness);
 /* PLAIN: must be observed; else must come before the clock in the making. */

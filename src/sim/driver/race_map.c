@@ -97,12 +97,12 @@ static void reads_filter(struct region *region, use_test done) {
     region->read_count = kept;
 }
 
-static void history_settle(struct region *region) {
-    if (region->write != NULL && is_observed(region->write)) {
+static void history_filter(struct region *region, use_test done) {
+    if (region->write != NULL && done(region->write)) {
         race_use_drop(region->write);
         region->write = NULL;
     }
-    reads_filter(region, is_observed);
+    reads_filter(region, done);
 }
 
 static void history_write(struct region *region, struct race_use *use) {
@@ -201,9 +201,18 @@ static void map_join(size_t first, uint64_t end, bool any_dead) {
 
 /* Bounds the memory that a long program's dead blocks take. */
 static void map_compact(void) {
-    for (size_t i = 0; i < region_count; i++) history_settle(&regions[i]);
+    for (size_t i = 0; i < region_count; i++) history_filter(&regions[i], is_observed);
     map_join(0, UINT64_MAX, true);
     compact_at = region_count * 2 > COMPACT_FROM ? region_count * 2 : COMPACT_FROM;
+}
+
+void race_map_forget(uint64_t address, size_t bytes) {
+    const uint64_t end = address + bytes;
+    map_split(address);
+    map_split(end);
+    const size_t first = map_find(address);
+    for (size_t i = first; i < region_count && regions[i].address < end; i++) history_filter(&regions[i], is_before);
+    map_join(first, end, false);
 }
 
 void race_map_reset(void) {
@@ -251,7 +260,7 @@ void race_map_use(struct race_use *use, enum race_liveness liveness) {
         const size_t first = map_find(address);
         for (size_t i = first; i < region_count && regions[i].address < end; i++) {
             struct region *const region = &regions[i];
-            history_settle(region);
+            history_filter(region, is_observed);
             if (use->side.life != region->block->life) use = use_in_life(use, region->block->life);
             if (!check_block(use, region->block, liveness)) continue;
             check_history(use, region);
@@ -329,7 +338,7 @@ void race_map_allocate(struct race_use *use, enum race_block_kind kind, const vo
     for (; i < region_count && regions[i].address < end; i++) {
         i = fill_gap(i, address, end, block);
         struct region *const region = &regions[i];
-        history_settle(region);
+        history_filter(region, is_observed);
         if (region->block->kind != RACE_GRAPH && block_is_live(region->block))
             race_report(SIM_RACE_GIVEN_TWICE, region->block->allocated, use);
         if (kind == RACE_PLAIN) check_over(SIM_RACE_GIVEN_EARLY, region, use, 0, is_observed);

@@ -212,9 +212,8 @@ static void run(const struct operation *operation) {
         run_host(operation);
         break;
     case OPERATION_FREE:
-        if (operation->memory.address == 0) break;
-        races_operation_observed(operation); /* whoever has the memory next need not ask */
-        async_discard(operation->memory.address, operation->memory.buffer_id);
+        if (operation->memory.address != 0)
+            async_discard(operation->memory.address, operation->memory.buffer_id, operation);
         break;
     case OPERATION_RECORD:
     case OPERATION_WAIT:

@@ -299,11 +299,27 @@ static void by_a_host_function(CUstream stream) {
     while (atomic_load(&told) == 0) continue;
 }
 
+static void by_an_async_copy_to_pageable_memory(CUstream stream) {
+    CUdeviceptr other;
+    char host[16];
+    CHECK(cuMemAlloc(&other, 512));
+    CHECK(cuMemcpyDtoHAsync(host, other, sizeof host, stream));
+}
+
 typedef void (*observation)(CUstream stream);
 
 static const observation observations[] = {
-    by_event_query,         by_event_synchronise, by_elapsed_time,      by_stream_query,       by_stream_synchronise,
-    by_context_synchronise, by_context_event,     by_a_free_that_waits, by_a_copy_to_the_host, by_a_host_function,
+    by_event_query,
+    by_event_synchronise,
+    by_elapsed_time,
+    by_stream_query,
+    by_stream_synchronise,
+    by_context_synchronise,
+    by_context_event,
+    by_a_free_that_waits,
+    by_a_copy_to_the_host,
+    by_a_host_function,
+    by_an_async_copy_to_pageable_memory,
 };
 
 static void each_observation_proves_what_came_before_it(void **state) {
@@ -653,6 +669,158 @@ static void after_work_of_the_legacy_stream_the_same_is_ordered(void **state) {
     allocated_async(memory, NULL);
     writes(b, "used again", memory);
     no_race();
+}
+
+/* Memory that the driver itself gives to others. It knows when the free has happened; the host does not. */
+
+static void the_driver_gives_memory_to_another_stream_in_order(void **state) {
+    (void)state;
+    enum { DONE_AT_THE_FREE, DONE_AT_THE_ALLOCATION, BUSY };
+    for (int when = DONE_AT_THE_FREE; when <= BUSY; when++) {
+        races_fresh();
+        CUdeviceptr first, second, other;
+        CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+        CHECK(cuMemAlloc(&other, BLOCK_BYTES));
+        allocated(other);
+        writes(a, "elsewhere", other);
+        const size_t bytes = (size_t)8000 << 20; /* so much that there is no room for it beside itself */
+        CHECK(cuMemAllocAsync(&first, bytes, a));
+        allocated_async(first, a);
+        if (when != DONE_AT_THE_FREE) hold_stream(a);
+        writes(a, "used", first);
+        freed_async(first, a);
+        CHECK(cuMemFreeAsync(first, a));
+        if (when == DONE_AT_THE_ALLOCATION) sim_release_kernels();
+        while (when != BUSY && sim_pending(NULL) > 0) continue;
+        CHECK(cuMemAllocAsync(&second, bytes, b));
+        assert_int_equal(first, second);
+        allocated_async(second, b);
+        writes(b, "used again", second);
+        no_race();
+        freed(other);
+        allocated(other);
+        if (when == BUSY) sim_release_kernels();
+        one_race(SIM_RACE_GIVEN_EARLY, "elsewhere", "allocation");
+        CHECK(cuMemFreeAsync(second, b));
+    }
+}
+
+static void the_driver_gives_plain_memory_that_was_freed_in_a_stream(void **state) {
+    (void)state;
+    races_fresh();
+    CUdeviceptr first, second;
+    CUstream a = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK(cuMemAlloc(&first, BLOCK_BYTES));
+    allocated(first);
+    writes(a, "used", first);
+    freed_async(first, a);
+    CHECK(cuMemFreeAsync(first, a));
+    while (sim_pending(NULL) > 0) continue;
+    CHECK(cuMemAlloc(&second, BLOCK_BYTES));
+    assert_int_equal(first, second);
+    allocated(second);
+    no_race();
+}
+
+/* The driver takes the program's word that it has finished with it. */
+static void memory_of_a_pool_that_a_plain_free_gives_back_must_be_over(void **state) {
+    (void)state;
+    races_fresh();
+    CUdeviceptr first, second;
+    CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK(cuMemAllocAsync(&first, BLOCK_BYTES, a));
+    allocated_async(first, a);
+    writes(a, "used", first);
+    freed(first);
+    CHECK(cuMemFree(first));
+    CHECK(cuMemAllocAsync(&second, BLOCK_BYTES, b));
+    assert_int_equal(first, second);
+    allocated_async(second, b);
+    one_race(SIM_RACE_GIVEN_EARLY, "used", "allocation");
+    CHECK(cuMemFree(second));
+}
+
+/* Graphs. */
+
+static CUgraphExec executable(CUstream captured) {
+    CUgraph graph;
+    CUgraphExec made;
+    CHECK(cuStreamEndCapture(captured, &graph));
+    CHECK(cuGraphInstantiate(&made, graph, 0));
+    CHECK(cuGraphDestroy(graph));
+    return made;
+}
+
+static void branches_of_a_graph(void **state) {
+    (void)state;
+    for (int ordered = 0; ordered < 2; ordered++) {
+        const CUdeviceptr memory = races_fresh();
+        CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+        allocated(memory);
+        CHECK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+        order(a, b);
+        writes(a, "one", memory);
+        if (ordered) order(a, b);
+        writes(b, "other", memory);
+        order(b, a);
+        CUgraphExec graph = executable(a);
+        no_race();
+        CHECK(cuGraphLaunch(graph, a));
+        if (ordered)
+            no_race();
+        else
+            one_race(SIM_RACE_CONFLICT, "one", "other");
+        CHECK(cuGraphExecDestroy(graph));
+    }
+}
+
+static void a_launch_comes_in_the_order_of_its_stream(void **state) {
+    (void)state;
+    const CUdeviceptr memory = races_fresh();
+    CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+    allocated(memory);
+    CHECK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    writes(a, "node", memory);
+    CUgraphExec graph = executable(a);
+    writes(a, "before", memory);
+    CHECK(cuGraphLaunch(graph, a));
+    CHECK(cuGraphLaunch(graph, a));
+    writes(a, "after", memory);
+    no_race();
+    CHECK(cuGraphLaunch(graph, b));
+    one_race(SIM_RACE_CONFLICT, "after", "node");
+    CHECK(cuGraphExecDestroy(graph));
+}
+
+/* Its addresses are the graph's alone, whatever they were before. */
+static void memory_of_a_graph_is_judged_for_its_order_only(void **state) {
+    (void)state;
+    races_fresh();
+    CUdeviceptr memory, own;
+    CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK(cuMemAlloc(&own, BLOCK_BYTES));
+    allocated(own);
+    CHECK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK(cuMemAllocAsync(&memory, BLOCK_BYTES, a));
+    allocated_async(memory, a);
+    order(a, b);
+    writes(a, "one", memory);
+    reads(b, "other", memory);
+    writes(b, "mine", own);
+    order(b, a);
+    freed_async(memory, a);
+    CHECK(cuMemFreeAsync(memory, a));
+    CUgraphExec graph = executable(a);
+    CHECK(cuGraphLaunch(graph, a));
+    one_race(SIM_RACE_CONFLICT, "one", "other");
+    while (sim_pending(NULL) > 0) continue;
+    freed(own);
+    allocated(own); /* that the graph's free has happened tells the host nothing */
+    struct sim_race races[2];
+    assert_int_equal(sim_races(races, 2), 2);
+    assert_int_equal(races[1].kind, SIM_RACE_GIVEN_EARLY);
+    assert_string_equal(races[1].earlier.name, "mine");
+    CHECK(cuGraphExecDestroy(graph));
 }
 
 /* Contexts and devices. */
@@ -1041,6 +1209,12 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_allocator_may_fill_free_memory_in_order),
     cmocka_unit_test(a_note_on_the_legacy_stream_orders_no_others),
     cmocka_unit_test(after_work_of_the_legacy_stream_the_same_is_ordered),
+    cmocka_unit_test(the_driver_gives_memory_to_another_stream_in_order),
+    cmocka_unit_test(the_driver_gives_plain_memory_that_was_freed_in_a_stream),
+    cmocka_unit_test(memory_of_a_pool_that_a_plain_free_gives_back_must_be_over),
+    cmocka_unit_test(branches_of_a_graph),
+    cmocka_unit_test(a_launch_comes_in_the_order_of_its_stream),
+    cmocka_unit_test(memory_of_a_graph_is_judged_for_its_order_only),
     cmocka_unit_test(the_work_of_a_peer),
     cmocka_unit_test(events_order_streams_of_two_devices),
     cmocka_unit_test(a_context_event_orders_a_context_before_another),
