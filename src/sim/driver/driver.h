@@ -178,6 +178,12 @@ static inline CUresult entry_begin(struct thread *thread, enum driver_name name)
     }
 #define STREAM(stream) ((stream) != NULL ? (stream) : default_stream)
 
+/* ---- symbols.c, exports.c: what the driver lacks, because it is old or set to ---- */
+
+bool symbols_is_missing(const struct name_entry *entry);
+/* dlsym does not find it any more. */
+void exports_hide_missing(void);
+
 /* ---- devices.c ---- */
 
 /* Bytes of memory of graphs: allocated, and taken from the device; with the most since they were last set back. */

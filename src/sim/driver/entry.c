@@ -222,6 +222,7 @@ __attribute__((constructor)) static void library_load(void) {
     madvise(entry_page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK);
     loaded_by = getpid();
     settings_read();
+    exports_hide_missing();
     rules_read();
     if (settings.races > 0) sim_races_start();
 }

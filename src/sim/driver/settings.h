@@ -25,7 +25,7 @@
     NUMBER(oom_above_mb, "SIM_OOM_ABOVE_MB", 0, 0, 1048576,                                                          \
            "allocations of a device beyond this many MiB fail; 0: only when its memory is full")                     \
     NUMBER(pool_step_mb, "SIM_POOL_STEP_MB", 32, 2, 1024, "step in which a memory pool grows, MiB (even)")           \
-    NUMBER(driver_version, "SIM_DRIVER_VERSION", 13000, 8000, 13000, "version of the driver, as cuDriverGetVersion") \
+    NUMBER(driver_version, "SIM_DRIVER_VERSION", 13000, 8000, 13000, "driver's version; what came later is missing") \
     NUMBER(races, "SIM_RACES", 0, 0, 2, "1: look for races from the start (sim.h); 2: print them besides")           \
     TEXT(missing, "SIM_MISSING", "names that the driver lacks: NAME,...")                                            \
     TEXT(fail, "SIM_FAIL", "calls that fail: NAME:N:CODE,...: call N (from 1; * for every) of NAME answers CODE")    \

@@ -7,7 +7,7 @@
 #include "driver.h"
 
 /* An old driver lacks what came later, and what SIM_MISSING names. */
-static bool is_missing(const struct name_entry *entry) {
+bool symbols_is_missing(const struct name_entry *entry) {
     char name[128];
     const char *list = settings.missing;
     if (entry->version > (int)settings.driver_version) return true;
@@ -21,7 +21,7 @@ static const struct name_entry *find_revision(const char *name, int version, boo
     const struct name_entry *found = NULL;
     for (unsigned i = 0; i < NAME_COUNT; i++) {
         const struct name_entry *const entry = &name_table[i];
-        if (entry->per_thread != per_thread || strcmp(entry->base, name) != 0 || is_missing(entry)) continue;
+        if (entry->per_thread != per_thread || strcmp(entry->base, name) != 0 || symbols_is_missing(entry)) continue;
         *known = true;
         if (entry->version <= version && (found == NULL || entry->version > found->version)) found = entry;
     }

@@ -3,6 +3,7 @@
  * Runs the words it is given as driver calls, and prints what each answers; for test_settings.py.
  */
 #include <cuda.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ int main(int argc, char **argv) {
     CUcontext context;
     CUdeviceptr memory = 0;
     size_t total = 0;
+    void *const library = dlopen("libcuda.so.1", RTLD_NOW);
     for (int i = 1; i < argc; i++) {
         const char *const word = argv[i];
         const double begin = now_us();
@@ -72,6 +74,9 @@ int main(int argc, char **argv) {
             cuDriverGetVersion(&version);
             cuGetProcAddress(word + 5, &function, version, 0, &status);
             printf("%s %s %d\n", word, function != NULL ? "found" : "missing", (int)status);
+            continue;
+        } else if (strncmp(word, "export:", 7) == 0) {
+            printf("%s %s\n", word, dlsym(library, word + 7) != NULL ? "found" : "missing");
             continue;
         } else if (strncmp(word, "alloc:", 6) == 0) {
             answer = cuMemAlloc(&memory, strtoull(word + 6, NULL, 10) << 20);
