@@ -52,6 +52,8 @@ struct program {
     int count;
     int lives[SLOTS];
     bool live[SLOTS];
+    uint64_t before[STEPS_MAX][WORDS]; /* for each step, the set of those that it comes after */
+    int last_record[EVENTS];           /* before the end; -1: none */
 };
 
 /* Stream 0 is the legacy stream of context 0, 1 the thread's own; the rest are made, two of them on the other device.
@@ -76,12 +78,10 @@ static bool chance(uint32_t percent) {
     return random_below(100) < percent;
 }
 
-/* What orders what: for each step, the set of steps that it comes after. */
+/* What orders what. */
 
-typedef uint64_t steps_set[WORDS];
-
-static bool has(const steps_set set, int step) {
-    return (set[step / 64] >> (step % 64) & 1) != 0;
+static bool comes_after(const struct program *program, int later, int earlier) {
+    return (program->before[later][earlier / 64] >> (earlier % 64) & 1) != 0;
 }
 
 static bool is_note(const struct step *step) {
@@ -137,27 +137,25 @@ static bool edge(const struct program *program, int i, int j, int record) {
 }
 
 /* What a step comes after. A note in a stream comes after much, but what comes after the note comes after it alone. */
-static void search_step(const struct program *program, int j, const int last_record[EVENTS], steps_set *before) {
+static void search_step(struct program *program, int j) {
     const struct step *const step = &program->steps[j];
     const bool waits = step->kind == WAIT || step->kind == WAIT_CONTEXT || step->kind == SYNCHRONISE_EVENT;
-    const int record = waits ? last_record[step->event] : -1;
-    memset(before[j], 0, sizeof before[j]);
+    const int record = waits ? program->last_record[step->event] : -1;
+    uint64_t *const before = program->before[j];
+    memset(before, 0, sizeof program->before[j]);
     for (int i = 0; i < j; i++) {
         if (program->steps[i].left_out || !edge(program, i, j, record)) continue;
-        before[j][i / 64] |= UINT64_C(1) << (i % 64);
+        before[i / 64] |= UINT64_C(1) << (i % 64);
         if (is_note(&program->steps[i])) continue;
-        for (int word = 0; word < WORDS; word++) before[j][word] |= before[i][word];
+        for (int word = 0; word < WORDS; word++) before[word] |= program->before[i][word];
     }
+    if (step->kind == RECORD || step->kind == RECORD_CONTEXT) program->last_record[step->event] = j;
 }
 
-static void search(const struct program *program, steps_set *before) {
-    int last_record[EVENTS] = {-1, -1, -1, -1, -1};
-    for (int j = 0; j < program->count; j++) {
-        const struct step *const step = &program->steps[j];
-        if (step->left_out) continue;
-        search_step(program, j, last_record, before);
-        if (step->kind == RECORD || step->kind == RECORD_CONTEXT) last_record[step->event] = j;
-    }
+static void search(struct program *program) {
+    for (int i = 0; i < EVENTS; i++) program->last_record[i] = -1;
+    for (int j = 0; j < program->count; j++)
+        if (!program->steps[j].left_out) search_step(program, j);
 }
 
 /* Pairs that must be ordered. */
@@ -188,12 +186,12 @@ struct pair {
 };
 
 /* Unordered pairs whose later step is `j`; writes down the last. */
-static int races_of_step(const struct program *program, const steps_set *before, int j, struct pair *pair) {
+static int races_of_step(const struct program *program, int j, struct pair *pair) {
     int races = 0;
     const struct step *const b = &program->steps[j];
     for (int i = 0; uses_memory(b) && i < j; i++) {
         const struct step *const a = &program->steps[i];
-        if (a->left_out || !uses_memory(a) || has(before[j], i)) continue;
+        if (a->left_out || !uses_memory(a) || comes_after(program, j, i)) continue;
         const enum sim_race_kind kind = pair_kind(a, b);
         if (kind == SIM_RACE_KINDS) continue;
         *pair = (struct pair){i, j, kind};
@@ -202,21 +200,20 @@ static int races_of_step(const struct program *program, const steps_set *before,
     return races;
 }
 
-static int races_of(const struct program *program, struct pair *pair) {
-    steps_set before[STEPS_MAX];
+static int races_of(struct program *program, struct pair *pair) {
     int races = 0;
-    search(program, before);
+    search(program);
     for (int j = 0; j < program->count; j++)
-        if (!program->steps[j].left_out) races += races_of_step(program, before, j, pair);
+        if (!program->steps[j].left_out) races += races_of_step(program, j, pair);
     return races;
 }
 
 /* Making a program. */
 
-static struct step *add(struct program *program, struct step step) {
+static void add(struct program *program, struct step step) {
     assert_in_range(program->count, 0, STEPS_MAX - 1);
     program->steps[program->count] = step;
-    return &program->steps[program->count++];
+    search_step(program, program->count++);
 }
 
 /* An order between a step that was made and the next one of a stream, or of the host. */
@@ -246,12 +243,8 @@ static void add_order(struct program *program, int earlier, const struct step *l
 
 /* Adds the step, and before it what orders it. */
 static void add_ordered(struct program *program, struct step step) {
-    for (;;) {
-        steps_set before[STEPS_MAX];
-        struct pair pair;
-        add(program, step);
-        search(program, before);
-        if (races_of_step(program, before, program->count - 1, &pair) == 0) return;
+    struct pair pair;
+    for (add(program, step); races_of_step(program, program->count - 1, &pair) > 0; add(program, step)) {
         program->count--;
         add_order(program, pair.earlier, &step);
     }
@@ -281,22 +274,15 @@ static void add_memory_step(struct program *program, int slot) {
 }
 
 /* A wait for an event that was never recorded is nothing, not even in the legacy stream. */
-static bool is_recorded(const struct program *program, int event) {
-    for (int i = 0; i < program->count; i++) {
-        const struct step *const step = &program->steps[i];
-        if ((step->kind == RECORD || step->kind == RECORD_CONTEXT) && step->event == event) return true;
-    }
-    return false;
-}
-
 static void add_noise(struct program *program) {
     const int event = (int)random_below(EVENTS), stream = (int)random_below(STREAMS);
-    const bool record = chance(60) || !is_recorded(program, event);
+    const bool record = chance(60) || program->last_record[event] < 0;
     add(program, (struct step){.kind = record ? RECORD : WAIT, .stream = stream, .event = event});
 }
 
 static void make(struct program *program, uint64_t seed) {
     memset(program, 0, sizeof *program);
+    search(program);
     random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     while (program->count < WANTED_STEPS) {
         const int slot = (int)random_below(SLOTS);
