@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A door of the test library only: the library itself hides its symbols. libpoolcuda_checked.so is made of the very
+ * objects of libpoolcuda.so and this one.
+ */
+#include <stdatomic.h>
+
+#include "entry/process.h"
+#include "pool/pool.h"
+
+/* A sentence about an invariant of the pool that does not hold; NULL when all do, or nothing is pooled. */
+__attribute__((visibility("default"))) const char *poolcuda_check(void);
+
+const char *poolcuda_check(void) {
+    struct pool_system *pool = atomic_load(&process_driver_pool);
+    return pool != NULL ? pool_check(pool) : NULL;
+}

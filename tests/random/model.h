@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rules of a correct program: what is ordered before what on the devices, what the host knows to have ended, and
+ * which calls of different threads must follow one another. An operation that would break a rule is refused; so a list
+ * from which operations were dropped can be made correct again by offering it anew.
+ */
+#ifndef RANDOM_MODEL_H
+#define RANDOM_MODEL_H
+
+#include "program.h"
+
+enum { LANES_MAX = 96, GRAPH_BLOCKS_MAX = 8 };
+
+/* For each lane (the life of one stream) how much of its work is meant. */
+struct clock {
+    uint16_t of[LANES_MAX];
+};
+
+struct context_state {
+    bool alive, created;
+    unsigned device, captures;
+    bool peers[DEVICES_MAX]; /* whose memory it may use */
+};
+
+struct stream_state {
+    bool alive, blocking, legacy;
+    uint8_t context, thread; /* the only thread that can name it, or NOBODY */
+    uint8_t graph;           /* being captured into, or NOBODY */
+    uint8_t lane;
+    struct clock clock; /* of its last operation */
+};
+
+struct event_state {
+    bool recorded;
+    struct clock clock;
+};
+
+enum block_life { BLOCK_UNUSED, BLOCK_LIVE, BLOCK_FREED };
+
+struct block_state {
+    enum block_life life;
+    bool async;
+    uint8_t context, device;
+    uint64_t bytes;
+    uint32_t stamp;
+    struct clock reads, writes; /* and its allocation */
+};
+
+enum graph_life { GRAPH_UNUSED, GRAPH_CAPTURING, GRAPH_READY };
+
+struct graph_use {
+    uint16_t block;
+    bool reads_first, writes;
+    uint32_t stamp;
+};
+
+struct graph_state {
+    enum graph_life life;
+    uint8_t context, stream, thread, mode;
+    bool temporary; /* has memory of its own */
+    unsigned use_count;
+    struct graph_use uses[GRAPH_BLOCKS_MAX];
+};
+
+/* What calls of different threads have in common. `writer` and `readers`: numbers of operations + 1, 0 for none. */
+struct shared {
+    uint16_t writer, readers[THREADS_MAX];
+};
+
+enum {
+    SHARED_STREAMS,
+    SHARED_EVENTS = SHARED_STREAMS + STREAMS_MAX,
+    SHARED_BLOCKS = SHARED_EVENTS + EVENTS_MAX,
+    SHARED_GRAPHS = SHARED_BLOCKS + BLOCKS_MAX,
+    SHARED_CONTEXTS = SHARED_GRAPHS + GRAPHS_MAX,
+    SHARED_CAPTURES = SHARED_CONTEXTS + CONTEXTS_MAX, /* of a device */
+    SHARED_UNSAFE = SHARED_CAPTURES + DEVICES_MAX,
+    SHARED_HELD,
+    SHARED_ALL,
+    SHARED_COUNT
+};
+
+struct model {
+    struct program *program; /* what was accepted */
+    struct context_state contexts[CONTEXTS_MAX];
+    struct stream_state streams[STREAMS_MAX];
+    struct event_state events[EVENTS_MAX];
+    struct block_state blocks[BLOCKS_MAX];
+    struct graph_state graphs[GRAPHS_MAX];
+    unsigned lanes;
+    unsigned held; /* kernels that wait to be released */
+    uint16_t lane_counts[LANES_MAX];
+    uint32_t stamps;
+    uint16_t positions[THREADS_MAX];
+    struct clock host[THREADS_MAX]; /* what the thread knows to have ended */
+    struct shared shared[SHARED_COUNT];
+    struct clock host_after[OPERATIONS_MAX];
+};
+
+/* An empty program over `program`, whose seed, settings, threads and devices are set. */
+void model_begin(struct model *model, struct program *program);
+
+/* Takes the operation into the program, or refuses it and changes nothing. */
+bool model_offer(struct model *model, const struct operation *operation);
+
+/* The first stream of whose work `operation` (a kernel, memset, read-back, launch or free in stream order, or a free)
+ * lacks the end, so that it is refused; STREAMS_MAX when there is none, or only a stream that is gone. */
+unsigned model_lacks(struct model *model, const struct operation *operation);
+
+bool model_is_unsafe(unsigned kind);
+bool model_may_use(const struct model *model, unsigned context, unsigned block);
+bool model_thread_captures(const struct model *model, unsigned thread);
+
+#endif

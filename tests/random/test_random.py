@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Random programs over the pool, in each mode, and natively: what the judges say of the pool they must not say of the
+simulated CUDA. RANDOM_SEED and RANDOM_COUNT choose other programs, and more of them."""
+import json
+import os
+import subprocess
+
+from programs import BATCH, Run, failed_programs
+from tap import case, main
+
+BUILD, SANITIZER = os.environ["RANDOM_BUILD"], os.environ["RANDOM_SANITIZER"]
+SEED = int(os.environ.get("RANDOM_SEED", "1"))
+# Sanitizers make all slower, and are run one after another.
+COUNT = int(os.environ.get("RANDOM_COUNT", "500" if SANITIZER == "none" else "60"))
+SHOWN = 5
+
+
+def expect_clean(mode, count):
+    failures, tally = Run(BUILD, mode, SANITIZER).programs(SEED, count)
+    print(f"# {mode}: " + ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in tally.items()), flush=True)
+    assert not failures, f"{failed_programs(failures)} of {count} programs failed\n" + \
+        "\n".join(failure.text() for failure in failures[:SHOWN])
+    assert tally["reuses_crossed"] > count and tally["kernels"] > 10 * count, f"too tame: {tally}"
+
+
+@case
+def programs_are_clean_natively():
+    expect_clean("natively", max(BATCH, COUNT // 5))
+
+
+@case
+def programs_are_clean_when_cudafree_waits():
+    expect_clean("sync", COUNT)
+
+
+@case
+def programs_are_clean_when_cudafree_does_not_wait():
+    expect_clean("event", COUNT)
+
+
+@case
+def the_same_seed_gives_the_same_program():
+    run = Run(BUILD, "event", SANITIZER)
+    printed = [subprocess.run(run.command(SEED, 3, ["--print"]), env=run.environment({"SIM_DEVICES": "3"}), check=True,
+                              capture_output=True, text=True).stdout for _ in range(2)]
+    assert printed[0] == printed[1], "two runs print different programs"
+    assert printed[0].count("# seed") == 3, printed[0][:2000]
+
+
+@case
+def poolstat_reads_the_same_at_the_end():
+    """Live is 0, and every pool's figures add up, as another process sees them."""
+    process = Run(BUILD, "event", SANITIZER).start(SEED, BATCH, ["--wait"])
+    try:
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if line == "ready\n":
+                break
+        clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        shown = subprocess.run([os.path.join(BUILD, "src", "poolstat", "poolstat"), "show", "--json", str(process.pid)],
+                               env=clean, check=False, capture_output=True, text=True)
+        assert shown.returncode == 0, f"poolstat: {shown.returncode} {shown.stderr}\n{''.join(seen[-20:])}"
+        document = json.loads(shown.stdout)
+        pools = document["pools"]
+        assert pools, "no pool is shown"
+        for pool in pools:
+            assert pool["live_bytes"] == 0, pool
+            assert pool["reserved_bytes"] == pool["cached_bytes"] + pool["live_bytes"], pool
+    finally:
+        process.communicate("\n", timeout=60)
+
+
+main()
