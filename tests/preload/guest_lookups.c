@@ -50,10 +50,10 @@ static void say_versions(void) {
                 CUdriverProcAddressQueryResult status = 9;
                 void *old = NULL;
                 found = NULL;
-                const int code = (int)v2(name, &found, versions[i], flags, &status);
+                const int code = v2 ? (int)v2(name, &found, versions[i], flags, &status) : 0;
                 const int code_v1 = v1 ? (int)v1(name, &old, versions[i], flags) : 0;
                 printf("%s %d %d: %d %d %d %s %s %s\n", name, versions[i], (int)flags, code, (int)status, code_v1,
-                       symbol_of(found), v1 ? symbol_of(old) : "", object_of(found));
+                       symbol_of(found), v1 ? symbol_of(old) : "", object_of(v2 ? found : old));
             }
         }
     }
