@@ -19,6 +19,9 @@ is 0 when none failed.
   --sanitize WHICH     build with a sanitizer: address, undefined or thread
   --debug, --release   build without optimisation; with all of it
   --build-dir DIR      build in DIR instead of build, build-WHICH, … at the top of the tree
+  --random SEED COUNT  run COUNT random programs instead, the first from SEED, in each mode of POOL_FREE; each counts
+  --mode sync|event    … in this one
+  --long               10,000 random programs in each mode, where it is 500 else
   --mutants [NAME…]    apply each patch of tests/mutants (or those named) to a copy of the tree, one at a time, and run
                        the tests until one fails; exit status 1 when a patch survives, or does not apply or build
   --help               this text
@@ -32,13 +35,13 @@ usage_error() {
     exit 2
 }
 
-list='' only='' sanitize='' type='' folder='' mutants='' names=()
+list='' only='' sanitize='' type='' folder='' mutants='' names=() random=() mode='' long=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --only=* | --sanitize=* | --build-dir=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+    --only=* | --sanitize=* | --build-dir=* | --mode=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
     esac
     case $1 in
-    --only | --sanitize | --build-dir) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
+    --only | --sanitize | --build-dir | --mode) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
     esac
     case $1 in
     --list) list=yes ;;
@@ -46,6 +49,13 @@ while [ $# -gt 0 ]; do
     --sanitize) sanitize=$2 && shift ;;
     --build-dir) folder=$(realpath -m -- "$2") && shift ;;
     --debug | --release) type=${1#--} ;;
+    --random)
+        [ $# -ge 3 ] && [[ $2 =~ ^[0-9]{1,18}$ && $3 =~ ^[1-9][0-9]{0,8}$ ]] ||
+            usage_error "--random needs two numbers: a seed, and how many programs (at least 1)"
+        random=("$2" "$3") && shift 2
+        ;;
+    --mode) mode=$2 && shift ;;
+    --long) long=yes ;;
     --mutants)
         mutants=yes
         while [ $# -ge 2 ] && [[ $2 != -* ]]; do names+=("$2") && shift; done
@@ -60,14 +70,23 @@ case $sanitize in
 *) usage_error "--sanitize takes address, undefined or thread, not: $sanitize" ;;
 esac
 
+case $mode in
+'' | sync | event) ;;
+*) usage_error "--mode takes sync or event, not: $mode" ;;
+esac
+[ -z "$mode" ] || [ ${#random[@]} -gt 0 ] || usage_error "--mode goes with --random only"
+[ ${#random[@]} -eq 0 ] || [ -z "$list$only$long" ] || usage_error "--random goes not with --list, --only or --long"
+
 if [ -n "$mutants" ]; then
-    [ -z "$list$only$sanitize$type" ] || usage_error "--mutants goes with no other option than --build-dir"
+    [ -z "$list$only$sanitize$type$long${random[*]}" ] || usage_error "--mutants goes with no other option than --build-dir"
     require patch
     exec python3 -B "$tree/scripts/mutants.py" "$tree" "${folder:-$(build_base build-mutants)}" "${names[@]}"
 fi
 
 options=(--buildtype="${type:-debugoptimized}")
-command=(python3 -B "$tree/scripts/testcases.py")
+script=scripts/testcases.py
+[ ${#random[@]} -eq 0 ] || script=tests/random/programs.py
+command=(python3 -B "$tree/$script")
 arguments=()
 [ -z "$list" ] || arguments+=(--list)
 [ -z "$only" ] || arguments+=(--only "$only")
@@ -98,9 +117,19 @@ thread)
     fi
     ;;
 esac
+slowdown=1
 if [ -n "$sanitize" ]; then
     options+=(-Db_sanitize="$sanitize" -Db_lundef=false)
-    arguments+=(--timeout-multiplier 5)
+    slowdown=5
+fi
+if [ -n "$long" ]; then
+    export RANDOM_COUNT=10000
+    slowdown=$((slowdown * 20))
+fi
+if [ ${#random[@]} -gt 0 ]; then
+    arguments=("${random[@]}" --sanitizer "${sanitize:-none}" ${mode:+--mode "$mode"})
+else
+    arguments+=(--timeout-multiplier "$slowdown")
 fi
 
 # A build that fails counts as a failed case.

@@ -146,7 +146,10 @@ def help_is_printed_on_stdout():
 
 @case
 def wrong_options_are_usage_errors():
-    for options in (["--nonsense"], ["--sanitize", "everything"], ["--only"], ["--mutants", "x", "--list"]):
+    for options in (["--nonsense"], ["--sanitize", "everything"], ["--only"], ["--mutants", "x", "--list"],
+                    ["--random", "1"], ["--random", "one", "2"], ["--random", "1", "0"], ["--mode", "sync"],
+                    ["--random", "1", "2", "--mode", "often"], ["--random", "1", "2", "--only", "x"],
+                    ["--random", "1", "2", "--mutants"]):
         status, stdout, stderr = run(TREE / "scripts" / "test.sh", *options)
         expect(status == 2 and "Usage:" in stderr and not stdout, (options, status, stdout, stderr))
 

@@ -597,11 +597,9 @@ static void step_take(struct model *model, struct step *step, struct operation *
     case DO_STREAM_DESTROY:
         model->streams[stream].alive = false;
         break;
-    case DO_STREAM_SYNCHRONIZE: {
-        const struct clock before = stream_before(model, step, stream);
-        clock_join(host, &before);
+    case DO_STREAM_SYNCHRONIZE: /* not for what its next operation would wait for */
+        clock_join(host, &model->streams[stream].clock);
         break;
-    }
     case DO_EVENT_RECORD:
         model->events[operation->event] = (struct event_state){true, *stream_submit(model, step, stream)};
         break;
