@@ -40,6 +40,7 @@
     X(device_count, "cuDeviceGetCount", false, (int *))                                                          \
     X(stream_get_id, "cuStreamGetId", false, (CUstream, unsigned long long *))                                   \
     X(stream_create, "cuStreamCreate", false, (CUstream *, unsigned int))                                        \
+    X(stream_destroy, "cuStreamDestroy_v2", false, (CUstream))                                                   \
     X(event_create, "cuEventCreate", false, (CUevent *, unsigned int))                                           \
     X(event_record, "cuEventRecord", false, (CUevent, CUstream))                                                 \
     X(event_query, "cuEventQuery", false, (CUevent))                                                             \
@@ -60,6 +61,7 @@ struct driver_functions {
 
 struct live_context; /* driver_fences.c */
 struct known_stream; /* driver_streams.c */
+struct fill_stream;  /* driver_fill.c */
 
 struct device_driver {
     struct driver_functions call;
@@ -89,6 +91,10 @@ struct device_driver {
     pthread_mutex_t streams_lock;
     struct known_stream **streams; /* by handle, chained */
     uint64_t next_stream_id;
+
+    /* Streams of our own, for fills. */
+    pthread_mutex_t fill_lock;
+    struct fill_stream *fill_streams;
 };
 
 /* Fill the pointers by `lookup`, which returns NULL for what is not there. Returns the name of the first needed one
@@ -101,7 +107,7 @@ void device_fences_bind(struct device_driver *driver);
 
 /* A context was created, or came to be used; a green one stands for its primary context and is marked with that. False
  * when host memory ran out. */
-enum live_kind { LIVE_FOUND, LIVE_CREATED, LIVE_GREEN };
+enum live_kind { LIVE_FOUND, LIVE_PRIMARY, LIVE_CREATED, LIVE_GREEN };
 bool device_driver_context_known(struct device_driver *driver, struct device_context context, enum live_kind kind);
 
 /* A context is about to end: no mark is recorded in it or asked about any more, when this returns. Then, after the real
@@ -124,6 +130,13 @@ void device_streams_bind(struct device_driver *driver);
 void device_driver_stream_created(struct device_driver *driver, void *handle, struct device_context context);
 void device_driver_stream_destroyed(struct device_driver *driver, const void *handle);
 void device_driver_streams_gone(struct device_driver *driver, const void *context);
+
+/* ---- driver_fill.c ---- */
+
+void device_fill_bind(struct device_driver *driver);
+
+/* A context is gone, and with it the own stream in it. */
+void device_driver_fill_forget(struct device_driver *driver, const void *context);
 
 /* The handle with which the driver's plain entry points know the stream: never NULL. */
 CUstream device_driver_stream_handle(struct device_stream stream);

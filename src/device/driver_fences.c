@@ -131,7 +131,9 @@ void device_driver_context_settled(struct device_driver *driver, const void *han
         if (!live->parts) free(live);
     }
     pthread_mutex_unlock(&driver->live_lock);
-    if (gone) device_driver_streams_gone(driver, handle);
+    if (!gone) return;
+    device_driver_streams_gone(driver, handle);
+    device_driver_fill_forget(driver, handle);
 }
 
 bool device_driver_context_created(struct device_driver *driver, const void *handle) {
@@ -155,14 +157,23 @@ static bool context_alone(void *self, struct device_context context) {
     return atomic_load_explicit(&driver_of(self)->live_count, memory_order_acquire) <= 1;
 }
 
+static bool knows_primary(struct device_driver *driver, int ordinal) {
+    pthread_mutex_lock(&driver->live_lock);
+    const struct live_context *live = driver->live;
+    while (live && (live->kind != LIVE_PRIMARY || live->context.ordinal != ordinal)) live = live->next;
+    pthread_mutex_unlock(&driver->live_lock);
+    return live != NULL;
+}
+
 /* Primary contexts may have come to life by calls that no hook sees. False when host memory ran out. */
 static bool find_primaries(struct device_driver *driver) {
     int count = 0;
     if (!driver->call.device_count || driver->call.device_count(&count) != CUDA_SUCCESS) return true;
     for (int ordinal = 0; ordinal < count; ordinal++) {
+        if (knows_primary(driver, ordinal)) continue;
         void *primary = device_driver_primary(driver, ordinal);
         struct device_context context = {primary, ordinal};
-        if (primary && !device_driver_context_known(driver, context, LIVE_FOUND)) return false;
+        if (primary && !device_driver_context_known(driver, context, LIVE_PRIMARY)) return false;
     }
     return true;
 }

@@ -106,10 +106,11 @@ static int identify_default(struct device_driver *driver, CUstream stream, struc
     if (!device_driver_context_known(driver, identity->context, LIVE_FOUND)) return DEVICE_OK;
     const uint64_t serial = device_driver_context_serial(driver, identity->context.handle);
     if (!serial) return DEVICE_OK;
-    identity->recordable = stream == CU_STREAM_LEGACY;
-    identity->id = identity->recordable ? ID_LEGACY | serial
-                                        : ID_PER_THREAD | thread_number() << THREAD_SHIFT |
-                                              (serial & (((uint64_t)1 << THREAD_SHIFT) - 1));
+    identity->id = stream == CU_STREAM_LEGACY ? ID_LEGACY | serial
+                                              : ID_PER_THREAD | thread_number() << THREAD_SHIFT |
+                                                    (serial & (((uint64_t)1 << THREAD_SHIFT) - 1));
+    /* Of the one only its thread may call; an event on the other would hold up every blocking stream. */
+    identity->recordable = false;
     identity->lasting = true;
     return DEVICE_OK;
 }

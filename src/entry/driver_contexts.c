@@ -35,7 +35,7 @@ CUresult entry_cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned int
 
 CUresult entry_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (!symbols_driver() || !REAL(cuDevicePrimaryCtxRetain)) return PROCESS_NO_DRIVER;
-    return known(REAL(cuDevicePrimaryCtxRetain)(context, device), context, device, LIVE_FOUND);
+    return known(REAL(cuDevicePrimaryCtxRetain)(context, device), context, device, LIVE_PRIMARY);
 }
 
 CUresult entry_cuCtxFromGreenCtx(CUcontext *context, void *green) {

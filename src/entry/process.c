@@ -121,6 +121,7 @@ static struct pool_system *create(const struct device_ops *ops) {
         .trim_bytes = config->trim,
         .async = config->async,
         .free_event = config->free_mode == CONFIG_FREE_EVENT,
+        .fill = config->fill,
     };
     struct pool_system *system = pool_system_create(ops, &options);
     if (!system) return decline(POOLCUDA_PASS_no_host_memory);

@@ -91,7 +91,8 @@ static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
     return other < enough && size > other;
 }
 
-/* A segment that pool->lock holders cannot find any more goes to the driver. No lock held; leaves the pool once. */
+/* A segment that pool->lock holders cannot find any more goes to the driver: a wait of the pool's, which is announced
+ * (capture_wait_begin). No lock held; ends the wait and leaves the pool once. */
 static void segment_give_back(struct pool *pool, struct segment *segment) {
     const struct device_ops *ops = pool->system->ops;
     uint64_t entered = driver_enter();
@@ -109,6 +110,7 @@ static void segment_give_back(struct pool *pool, struct segment *segment) {
     figures_end(pool);
     figures_event(pool, POOLCUDA_EVENT_release, segment->size, UINT64_MAX, 0);
     records_put_segment(&pool->records, segment);
+    capture_wait_end(pool);
     pool_leave(pool);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -139,6 +141,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     pthread_mutex_lock(&best->lock);
     struct segment *segment = best->status == POOL_OPEN ? pick_release(best, enough) : NULL;
     uint64_t size = 0;
+    if (segment && !capture_wait_begin(best)) segment = NULL;
     if (segment) {
         size = segment->size;
         segment_detach(best, segment);
@@ -180,7 +183,7 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
         pthread_mutex_lock(&pool->lock);
         const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
         struct segment *segment = cached > keep ? pick_release(pool, cached - keep) : NULL;
-        if (!segment) break;
+        if (!segment || !capture_wait_begin(pool)) break;
         released += segment->size;
         segment_detach(pool, segment);
         pool->inside++;
@@ -255,7 +258,7 @@ static struct segment *consolidate(struct pool *pool, size_t exact) {
     }
     if (sum < exact - exact / 4) return NULL;
     struct segment *list = NULL;
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count && capture_wait_begin(pool); i++) {
         segment_detach(pool, chosen[i]);
         pool->inside++;
         chosen[i]->next = list;

@@ -466,6 +466,12 @@ bool grow_settle(struct pool_system *system, const struct device_state *device);
  * caller is counted in pool->inside. */
 void grow_keep_headroom(struct pool *pool);
 
+/* ---- fill.c ---- */
+
+/* Fill a block that was handed out. Called with pool->lock, which it gives up. 0, or the block is free again:
+ * DEVICE_NOT_READY when a capture has begun that forbids it, else the driver's code. */
+int fill_block(const struct request *request, const struct block *block, enum pool_door door);
+
 /* ---- capture.c ---- */
 
 /* A wait for the device breaks the captures on it, though the free that waits would have harmed none: so the two

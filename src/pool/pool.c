@@ -19,6 +19,10 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
     system->ops = ops;
     system->options = *options;
     system->options.segment_bytes = (options->segment_bytes + GRANULE - 1) / GRANULE * GRANULE;
+    if (options->fill != CONFIG_FILL_NONE && !ops->fill) {
+        log_line(LOG_WARNING, "POOL_FILL: what fills memory is missing below: blocks are handed out as they are");
+        system->options.fill = CONFIG_FILL_NONE;
+    }
     system->log_all = log_wants(LOG_ALL);
     pthread_mutex_init(&system->contexts_lock, NULL);
     pthread_mutex_init(&system->probes_lock, NULL);
@@ -99,6 +103,19 @@ static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
     return DEVICE_OUT_OF_MEMORY;
 }
 
+static int COLD alloc_filled(const struct request *request, const struct block *block, enum pool_door door) {
+    const int code = fill_block(request, block, door);
+    return code == DEVICE_NOT_READY ? pass(POOLCUDA_PASS_capture) : code;
+}
+
+/* The block was handed out: with pool->lock, which it gives up. */
+static inline int alloc_done(const struct request *request, const struct block *block, enum pool_door door) {
+    if (__builtin_expect(request->pool->system->options.fill != CONFIG_FILL_NONE, 0))
+        return alloc_filled(request, block, door);
+    pthread_mutex_unlock(&request->pool->lock);
+    return DEVICE_OK;
+}
+
 /* With pool->lock, which it gives up. `began` may be 0. */
 static int COLD alloc_miss(const struct request *request, enum pool_door door, uint64_t began, uint64_t *address) {
     struct pool *pool = request->pool;
@@ -115,14 +132,18 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
         figures_end(pool);
     }
     pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
-    if (code == DEVICE_OUT_OF_MEMORY)
-        log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal,
-                 request->requested);
+    if (code != DEVICE_OK) {
+        pthread_mutex_unlock(&pool->lock);
+        if (code == DEVICE_OUT_OF_MEMORY)
+            log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal,
+                     request->requested);
+        return code == POOL_PASS ? pass(POOLCUDA_PASS_no_host_memory) : code;
+    }
+    code = alloc_done(request, block, door);
     if (code == DEVICE_OK)
         log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, request->requested,
                  (unsigned long long)*address, took_segment ? "miss" : "hit");
-    return code == POOL_PASS ? pass(POOLCUDA_PASS_no_host_memory) : code;
+    return code;
 }
 
 /* With pool->lock, which it gives up: the pool is open. */
@@ -148,12 +169,12 @@ static inline int alloc_from(const struct request *request, const struct stream_
     figures_alloc(pool, block, true, door);
     if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
     figures_end_alloc(pool);
-    pthread_mutex_unlock(&pool->lock);
-    if (__builtin_expect(system->log_all, 0))
+    const int code = alloc_done(request, block, door);
+    if (__builtin_expect(system->log_all && code == DEVICE_OK, 0))
         log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, request->requested,
                  (unsigned long long)*address);
     check_or_abort(system);
-    return DEVICE_OK;
+    return code;
 }
 
 int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
@@ -273,19 +294,35 @@ static struct block *take_live(struct pool *pool, uint64_t address, enum pool_do
 /* What a free does after the lock is given up. */
 struct aftermath {
     bool trim, tight; /* give cached memory back */
-    bool close, wait; /* close a fence; wait as the driver does, so that no more memory waits */
+    bool close;       /* close a fence */
+    bool wait;        /* wait as the driver does, so that no more memory waits */
 };
+
+/* Memory that waits for fences is bounded: beyond it a free waits. */
+static bool waits_too_much(const struct pool *pool) {
+    return pool->waiting_bytes > (pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES);
+}
+
+static void COLD wait_for_frees(struct pool *pool) {
+    streams_prove(pool, 0, true);
+    pthread_mutex_lock(&pool->lock);
+    const bool wait = waits_too_much(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (!wait || !fences_settle(pool)) return;
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    streams_reclaim(pool);
+    figures_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
 
 static void COLD clear_up(struct pool *pool, struct aftermath after) {
     struct pool_system *system = pool->system;
-    if (after.close) fences_close(pool, false);
-    if (after.wait && fences_settle(pool)) {
-        pthread_mutex_lock(&pool->lock);
-        figures_begin(pool);
-        streams_reclaim(pool);
-        figures_end(pool);
-        pthread_mutex_unlock(&pool->lock);
+    if (after.close) {
+        fences_poll(system); /* so that there is room for another */
+        fences_close(pool, false);
     }
+    if (after.wait) wait_for_frees(pool);
     /* To give back is a driver call that harms a capture: the first free after it does so. */
     const bool captures = atomic_load(&system->captures) != 0;
     if (after.trim && !captures) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
@@ -295,10 +332,12 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* With pool->lock, which it gives up. */
-static inline int free_done(struct pool *pool, uint64_t address, struct aftermath after) {
+/* With pool->lock, which it gives up. `round`: one free in FENCE_FREES, which looks after what is not idle too. */
+static inline int free_done(struct pool *pool, uint64_t address, struct aftermath after, bool round) {
     struct pool_system *system = pool->system;
-    after.trim = pool->idle_bytes > system->options.trim_bytes;
+    const uint64_t most = system->options.trim_bytes;
+    after.trim =
+        pool->idle_bytes > most || (round && pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes > most);
     after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
     const bool more = after.trim || after.tight || after.close || after.wait;
     if (__builtin_expect(more, 0)) pool->inside++;
@@ -322,7 +361,7 @@ static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, b
     stats_add(&pool->figures->waits, 1);
     if (__builtin_expect(waited_ns != 0, 0)) stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
     figures_end_free(pool);
-    return free_done(pool, address, (struct aftermath){0});
+    return free_done(pool, address, (struct aftermath){0}, false);
 }
 
 /* Has enough been freed for a fence? Under pool->lock. */
@@ -346,11 +385,9 @@ static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door
     heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
     struct aftermath after = {.close = is_full_batch(pool, block)};
     figures_end(pool);
-    /* Memory that waits is bounded: beyond it a free waits, as the driver's does. Not where none of the program's frees
-     * would. */
-    const uint64_t bound = pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES;
-    after.wait = pool->waiting_bytes > bound && pool->source.kind == SEGMENT_PLAIN;
-    return free_done(pool, address, after);
+    /* The driver's free of a block of the async kind never waits. */
+    after.wait = pool->source.kind == SEGMENT_PLAIN && waits_too_much(pool);
+    return free_done(pool, address, after, after.close);
 }
 
 /* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
@@ -372,7 +409,7 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
     if (!block) return refused == POOL_PASS ? POOL_PASS : code;
     heap_retire(pool, block);
     figures_end(pool);
-    free_done(pool, address, (struct aftermath){0});
+    free_done(pool, address, (struct aftermath){0}, false);
     log_line(LOG_WARNING, "device %d: the wait in a free answered %d: its block is never given out again",
              pool->device->ordinal, code);
     return code;
@@ -425,8 +462,8 @@ static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct devi
 }
 
 /* Is it time for a mark on the stream? Where it is the only one, nobody else wants its blocks. Under pool->lock. */
-static bool wants_mark(const struct pool *pool, struct stream_list *list) {
-    return ++list->joined >= FENCE_FREES && pool->list_count > 2 && !list->busy && !list->mark;
+static inline bool wants_mark(const struct pool *pool, const struct stream_list *list) {
+    return list->joined >= FENCE_FREES && pool->list_count > 2 && !list->busy && !list->mark;
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
@@ -452,9 +489,10 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
     if (__builtin_expect(!block, 0)) return code;
     struct stream_list *list = streams_list(pool, ref);
     const uint64_t batch = fences_open_batch(&system->fences);
-    bool mark = false;
+    bool mark = false, round = false;
     if (__builtin_expect(list != NULL, 1)) {
         heap_make_ordered(pool, block, list, batch);
+        round = ++list->joined % FENCE_FREES == 0;
         mark = wants_mark(pool, list);
         figures_end_free(pool);
     } else {
@@ -465,7 +503,7 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         streams_mark(pool, list);
         pthread_mutex_lock(&pool->lock);
     }
-    return free_done(pool, address, (struct aftermath){0});
+    return free_done(pool, address, (struct aftermath){0}, round);
 }
 
 /* ---- questions ---- */
@@ -510,6 +548,7 @@ uint64_t pool_releasable(struct pool_system *system, int ordinal) {
 uint64_t pool_trim(struct pool_system *system, int ordinal, uint64_t keep_bytes) {
     struct device_state *device = device_by_ordinal(system, ordinal);
     if (!device) return 0;
+    grow_prove(system, device);
     uint64_t released = grow_release(system, device, UINT64_MAX, keep_bytes);
     if (!released) return 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {

@@ -29,6 +29,7 @@ struct pool_options {
     uint64_t trim_bytes;      /* cached memory above this is given back after a free, CONFIG_NONE: never */
     bool async;               /* serve stream-ordered allocations */
     bool free_event;          /* POOL_FREE=event: a free of a plain block does not wait */
+    int fill;                 /* CONFIG_FILL_…: what fills blocks, to their end, before they are handed out */
 };
 
 struct pool_system; /* all pools of a process over one device_ops */
@@ -40,9 +41,9 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
  * never ends with it. */
 void pool_system_destroy(struct pool_system *system);
 
-/* Allocate in the calling thread's current context. 0 and *address (a multiple of 512 from its segment's start);
- * DEVICE_OUT_OF_MEMORY after the whole ladder; POOL_PASS for size 0, NULL, no current context, a context that is not a
- * primary one or is closed, and while a stream captures. */
+/* Allocate in the calling thread's current context. 0 and *address (a multiple of 512 from its segment's start), filled
+ * where `fill` says so; DEVICE_OUT_OF_MEMORY after the whole ladder; the code of a fill that failed; POOL_PASS for size
+ * 0, NULL, no current context, a context that is not a primary one or is closed, and while a stream captures. */
 int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address);
 
 /* The same in the order of `stream`, in its device's current memory pool: what was freed in the order of that stream

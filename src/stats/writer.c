@@ -291,8 +291,11 @@ struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t strea
     struct poolcuda_cell *cell = NULL;
     pthread_mutex_lock(&images_lock);
     struct image *home = image_of(pool);
-    unsigned left = 0;
-    for (unsigned i = 0; home != NULL && i < POOLCUDA_MAX_CELLS; i++) left += home->cell_owner[i] == NULL;
+    unsigned left;
+    do {
+        left = 0;
+        for (unsigned i = 0; home != NULL && i < POOLCUDA_MAX_CELLS; i++) left += home->cell_owner[i] == NULL;
+    } while (home != NULL && left <= CELLS_KEPT && make_room(home, true));
     if (left > CELLS_KEPT) cell = cell_take(home, pool, (uint32_t)(pool - home->storage->pools) + 1, stream);
     pthread_mutex_unlock(&images_lock);
     return cell;

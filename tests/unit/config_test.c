@@ -62,6 +62,7 @@ static void nothing_set_gives_the_documented_defaults(void **state) {
     assert_true(config.limit == CONFIG_NONE);
     assert_true(config.headroom == MIB(256));
     assert_true(config.trim == CONFIG_NONE);
+    assert_int_equal(config.fill, CONFIG_FILL_NONE);
     assert_true(config.stats);
     assert_int_equal(config.log_level, 0);
     assert_null(config.log_file);
@@ -97,6 +98,7 @@ static void good_values_are_taken_without_a_word(void **state) {
         {"POOL_ENABLE=0", "POOL_ENABLE", "0"},
         {"POOL_ENABLE=1", "POOL_ENABLE", "1"},
         {"POOL_FREE=sync", "POOL_FREE", "sync"},
+        {"POOL_FREE=event", "POOL_FREE", "event"},
         {"POOL_MAX_SPLIT_MB=auto", "POOL_MAX_SPLIT_MB", "auto"},
         {"POOL_MAX_SPLIT_MB=none", "POOL_MAX_SPLIT_MB", "none"},
         {"POOL_MAX_SPLIT_MB=2", "POOL_MAX_SPLIT_MB", "2 MiB"},
@@ -112,6 +114,9 @@ static void good_values_are_taken_without_a_word(void **state) {
         {"POOL_TRIM_MB=0", "POOL_TRIM_MB", "0 MiB"},
         {"POOL_TRIM_MB=none", "POOL_TRIM_MB", "none"},
         {"POOL_TRIM_MB=16777216", "POOL_TRIM_MB", "16777216 MiB"},
+        {"POOL_FILL=none", "POOL_FILL", "none"},
+        {"POOL_FILL=zero", "POOL_FILL", "zero"},
+        {"POOL_FILL=poison", "POOL_FILL", "poison"},
         {"POOL_STATS=0", "POOL_STATS", "0"},
         {"POOL_STATS=1", "POOL_STATS", "1"},
         {"POOL_LOG=0", "POOL_LOG", "0"},
@@ -169,6 +174,7 @@ static const struct {
     {"POOL_LIMIT_MB", "none, or 1 to 16777216", "none", {"0", "16777217", "auto", "17592186044417"}},
     {"POOL_HEADROOM_MB", "0 to 16777216", "256", {"16777217", "none", "auto", "to"}},
     {"POOL_TRIM_MB", "none, or 0 to 16777216", "none", {"16777217", "auto"}},
+    {"POOL_FILL", "none, zero or poison", "none", {"0", "1", "Zero", "POISON", "zero,", "or"}},
     {"POOL_STATS", "0 or 1", "1", {"2", "on", "none", "or"}},
     {"POOL_LOG", "0 to 3", "0", {"4", "256", "4294967296", "none", "debug"}},
     {"POOL_LOG_FILE", "a path; %p is replaced by the process id", "stderr", {""}},

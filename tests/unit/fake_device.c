@@ -202,6 +202,18 @@ static void fence_drop(void *self, struct device_fence *fence) {
     free(fence);
 }
 
+static int fill(void *self, struct device_context context, const struct device_stream *stream, uint64_t address,
+                size_t bytes, uint8_t value) {
+    struct fake_device *fake = self;
+    if (fake->during_fill) fake->during_fill(fake->during_arg);
+    pthread_mutex_lock(&fake->lock);
+    fake->fills++;
+    fake->filled = (struct fake_fill){address, bytes, value, context.handle, stream ? stream->handle : NULL};
+    const int code = fake->fill_fails_with;
+    pthread_mutex_unlock(&fake->lock);
+    return code;
+}
+
 static int memory_info(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
     struct fake_device *fake = self;
     pthread_mutex_lock(&fake->lock);
@@ -252,6 +264,7 @@ void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
                 .fence_record_stream = fence_record_stream,
                 .fence_query = fence_query,
                 .fence_drop = fence_drop,
+                .fill = fill,
                 .memory_info = memory_info,
                 .context_primary = context_primary,
                 .context_created = context_created,

@@ -21,6 +21,13 @@ struct fake_range {
     int ordinal;
 };
 
+struct fake_fill {
+    uint64_t address;
+    size_t bytes;
+    uint8_t value;
+    void *context, *stream; /* NULL: of no stream */
+};
+
 struct fake_device {
     struct device_ops ops;
     pthread_mutex_t lock;
@@ -46,6 +53,8 @@ struct fake_device {
     void *memory_pool;                 /* the current one of every device; NULL: none */
     struct device_stream alloc_stream; /* of the last segment of the async kind */
     void *capturing;                   /* this stream captures */
+    unsigned fills;
+    struct fake_fill filled; /* the last one */
 
     /* What goes wrong. */
     bool no_fences;  /* the device has none; settled before the system is created */
@@ -57,6 +66,8 @@ struct fake_device {
     int synchronize_fails_with;            /* likewise */
     void (*during_alloc)(void *arg);       /* called inside each allocation, with no lock of the device's */
     void (*during_synchronize)(void *arg); /* likewise */
+    int fill_fails_with;
+    void (*during_fill)(void *arg);
     void *during_arg;
 };
 

@@ -25,7 +25,8 @@ static inline struct pool_options fixture_options(void) {
                                  .max_split_bytes = CONFIG_AUTO,
                                  .limit_bytes = CONFIG_NONE,
                                  .headroom_bytes = 0,
-                                 .trim_bytes = CONFIG_NONE};
+                                 .trim_bytes = CONFIG_NONE,
+                                 .async = true};
 }
 
 static inline void fixture_begin(struct fixture *fixture, uint64_t device_memory, struct pool_options options) {
@@ -57,6 +58,20 @@ static inline uint64_t must_alloc(struct fixture *fixture, size_t bytes) {
 
 static inline void must_free(struct fixture *fixture, uint64_t address) {
     assert_int_equal(pool_free(fixture->pool, address, POOL_DOOR_DRIVER), 0);
+}
+
+#define STREAM(n) ((struct device_stream){(void *)(uintptr_t)(0x100 * (n)), false})
+#define PER_THREAD ((struct device_stream){NULL, true})
+
+static inline uint64_t must_alloc_on(struct fixture *fixture, struct device_stream stream, size_t bytes) {
+    uint64_t address = 0;
+    assert_int_equal(pool_alloc_async(fixture->pool, bytes, stream, POOL_DOOR_DRIVER, &address), 0);
+    assert_int_not_equal(address, 0);
+    return address;
+}
+
+static inline void must_free_on(struct fixture *fixture, struct device_stream stream, uint64_t address) {
+    assert_int_equal(pool_free_async(fixture->pool, address, stream, POOL_DOOR_DRIVER), 0);
 }
 
 static inline struct pool_totals totals_of(struct fixture *fixture, int ordinal) {

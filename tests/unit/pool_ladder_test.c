@@ -410,10 +410,12 @@ static void a_trim_counts_what_waits_and_stops_at_what_may_stay(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.passes_at_once = false;
     wait_beside(&f, 50 * MIB_BYTES, 40 * MIB_BYTES);
     assert_int_equal(pool_trim(f.pool, 0, 90 * MIB_BYTES), 0);
     assert_int_equal(pool_trim(f.pool, 0, 90 * MIB_BYTES - 512), 40 * MIB_BYTES);
     assert_int_equal(totals_of(&f, 0).waiting, 50 * MIB_BYTES); /* a trim waits for nobody */
+    assert_int_equal(f.device.synchronizes, 1);
     fixture_end(&f);
 }
 

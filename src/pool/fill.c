@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * POOL_FILL: a block is filled, to its end, after it was taken for the program and before the program has it. What is
+ * served on a stream is filled there and waited for; so such an allocation waits for the stream's earlier work too.
+ */
+#include "pool/internal.h"
+
+#include "config/log.h"
+
+#define POISON 0xFF /* as floating point of any width a NaN, as an integer -1, and nobody's address */
+
+/* The block is free again. Whether something was submitted that may still write to it is not known. Under pool->lock,
+ * from inside the pool: no reset has forgotten the block, but a wrong free may have been quicker. */
+static void take_back(struct pool *pool, uint64_t address, enum pool_door door) {
+    struct block *block = live_table_remove(&pool->table, address);
+    if (!block) return;
+    figures_begin(pool);
+    heap_end_life(pool, block);
+    figures_free(pool, block, door);
+    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
+    figures_end(pool);
+}
+
+/* Does a capture forbid the fill, that has begun since the request came? The driver is to serve it then. */
+static bool is_forbidden(const struct request *request) {
+    const struct device_ops *ops = request->pool->system->ops;
+    return !request->on || ops->stream_capturing(ops->self, request->on->called) != DEVICE_OK;
+}
+
+static int fill(const struct request *request, uint64_t address, size_t bytes) {
+    struct pool_system *system = request->pool->system;
+    const struct device_ops *ops = system->ops;
+    const uint8_t value = system->options.fill == CONFIG_FILL_ZERO ? 0 : POISON;
+    const struct stream_ref *on = request->on;
+    const struct device_context context = on ? on->identity.context : request->pool->source.context;
+    int code = ops->fill(ops->self, context, on ? &on->called : NULL, address, bytes, value);
+    /* The stream for it is memory too. */
+    if (code == DEVICE_OUT_OF_MEMORY && pool_relieve(system, context.ordinal))
+        code = ops->fill(ops->self, context, on ? &on->called : NULL, address, bytes, value);
+    return code;
+}
+
+int fill_block(const struct request *request, const struct block *block, enum pool_door door) {
+    struct pool *pool = request->pool;
+    const uint64_t address = block->address;
+    const size_t bytes = block->size;
+    pool->inside++;
+    pthread_mutex_unlock(&pool->lock);
+
+    const bool guarded = capture_wait_begin(pool);
+    int code = guarded || !is_forbidden(request) ? fill(request, address, bytes) : DEVICE_NOT_READY;
+
+    pthread_mutex_lock(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    if (code != DEVICE_OK) take_back(pool, address, door);
+    pool_leave(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (code != DEVICE_OK && code != DEVICE_NOT_READY)
+        log_line(LOG_WARNING, "device %d: %zu bytes could not be filled: the driver answered %d", pool->device->ordinal,
+                 bytes, code);
+    return code;
+}
