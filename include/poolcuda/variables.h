@@ -31,6 +31,9 @@
       "device memory that cached memory and growth leave free")                                                       \
     X(POOL_TRIM_MB, trim, SIZE_MB, POOLCUDA_VALUE_NONE, 0, 1u << 24, "none, or 0 to 16777216",                        \
       "cached memory above this is given back")                                                                       \
+    X(POOL_FILL, fill, WORD, 0, 0, 0, "none, zero or poison",                                                         \
+      "fill each block before it is handed out, to find programs that read what they never wrote: zero, or poison: "  \
+      "bytes 0xFF, which as floating point are NaN; every allocation then waits for that")                            \
     X(POOL_STATS, stats, FLAG, 1, 0, 1, "0 or 1", "0: publish no figures")                                            \
     X(POOL_LOG, log_level, LEVEL, 0, 0, 3, "0 to 3", "0 silent, 1 warnings, 2 events, 3 everything")                  \
     X(POOL_LOG_FILE, log_file, PATH, 0, 0, 0, "a path; %p is replaced by the process id",                             \

@@ -30,6 +30,7 @@ struct row {
 #define DEFAULT_TEXT_WORD(name, standard) DEFAULT_OF_##name
 #define DEFAULT_TEXT_PATH(name, standard) DEFAULT_OF_##name
 #define DEFAULT_OF_POOL_FREE "sync"
+#define DEFAULT_OF_POOL_FILL "none"
 #define DEFAULT_OF_POOL_LOG_FILE "stderr"
 
 #define ROW(name, field, kind, standard, low, high, range, help) \

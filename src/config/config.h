@@ -29,8 +29,9 @@
 #define CONFIG_AUTO POOLCUDA_VALUE_AUTO
 #define CONFIG_VARIABLES(X) POOLCUDA_VARIABLES(X)
 
-/* Indexes of the words of POOL_FREE. */
+/* Indexes of the words of POOL_FREE and POOL_FILL. */
 enum config_free { CONFIG_FREE_SYNC, CONFIG_FREE_EVENT };
+enum config_fill { CONFIG_FILL_NONE, CONFIG_FILL_ZERO, CONFIG_FILL_POISON };
 
 struct config {
 #define CONFIG_FIELD_FLAG(field) bool field;

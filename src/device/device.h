@@ -54,7 +54,7 @@ struct device_stream_identity {
     uint64_t id;                   /* never reused in the process; 0: it cannot be told from others */
     struct device_context context; /* the stream's */
     bool lasting;    /* its creation was seen: the handle means this stream until its end is told to the pool */
-    bool recordable; /* any thread may record an event on it: a created stream, or the legacy one */
+    bool recordable; /* any thread may record an event on it: a created stream, whose end is told */
 };
 
 /* Where segments come from. */
@@ -137,7 +137,7 @@ struct device_ops {
     void (*fence_drop)(void *self, struct device_fence *fence);
 
     /* Fill [address, address + bytes) with a byte's value, and wait until that has happened. `stream`: what the fill
-     * comes after; NULL: nothing. Blocks. */
+     * comes after; NULL: nothing. A failure may have filled some. Blocks. NULL where the device cannot. */
     int (*fill)(void *self, struct device_context context, const struct device_stream *stream, uint64_t address,
                 size_t bytes, uint8_t value);
 

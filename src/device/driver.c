@@ -250,5 +250,6 @@ const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(voi
     };
     device_fences_bind(driver);
     device_streams_bind(driver);
+    device_fill_bind(driver);
     return missing;
 }

@@ -147,6 +147,20 @@ static int memory_info(void *self, struct device_context context, size_t *free_b
     return result;
 }
 
+/* Of plain memory alone: there are no stream-ordered blocks here. */
+static int fill(void *self, struct device_context context, const struct device_stream *stream, uint64_t address,
+                size_t bytes, uint8_t value) {
+    struct runtime_only *runtime = runtime_of(self);
+    (void)stream;
+    int previous;
+    int result = enter(runtime, context, &previous);
+    if (result == 0) result = runtime->memory_fill((void *)(uintptr_t)address, value, bytes);
+    if (result == 0 && runtime->asynchronous) result = runtime->synchronize();
+    if (result != 0 && runtime->get_last_error) runtime->get_last_error();
+    leave(runtime, context, previous);
+    return result;
+}
+
 static int current_handle(void *self, void **handle) {
     struct device_context context = {0};
     const int result = context_current(self, &context);
@@ -202,6 +216,7 @@ bool runtime_only_bind(struct runtime_only *runtime, void *(*lookup)(void *arg, 
     runtime->memory_free = (int (*)(void *))lookup(arg, "cudaFree");
     runtime->synchronize = (int (*)(void))lookup(arg, "cudaDeviceSynchronize");
     runtime->stream_synchronize = (int (*)(void *))lookup(arg, "cudaStreamSynchronize");
+    runtime->memory_fill = (int (*)(void *, int, size_t))lookup(arg, "cudaMemset");
     runtime->memory_info = (int (*)(size_t *, size_t *))lookup(arg, "cudaMemGetInfo");
     runtime->get_device = (int (*)(int *))lookup(arg, "cudaGetDevice");
     runtime->set_device = (int (*)(int))lookup(arg, "cudaSetDevice");
@@ -224,6 +239,7 @@ bool runtime_only_bind(struct runtime_only *runtime, void *(*lookup)(void *arg, 
         .fences_supported = fences_supported,
         .fence_record = fence_record,
         .fence_record_stream = fence_record_stream,
+        .fill = runtime->memory_fill ? fill : NULL,
         .memory_info = memory_info,
         .context_primary = context_primary,
         .context_created = context_created,

@@ -15,6 +15,7 @@ struct runtime_only {
     int (*memory_free)(void *);           /* cudaFree; needed */
     int (*synchronize)(void);             /* cudaDeviceSynchronize; this and the rest: NULL where not exported */
     int (*stream_synchronize)(void *);
+    int (*memory_fill)(void *, int, size_t);
     int (*memory_info)(size_t *, size_t *);
     int (*get_device)(int *);
     int (*set_device)(int);
