@@ -70,33 +70,56 @@ void churn_plan_free(struct churn_plan *plan) {
     *plan = (struct churn_plan){0};
 }
 
-static void *device_take(size_t size) {
+static void *plain_take(size_t size) {
     void *block;
     return cudaMalloc(&block, size) == cudaSuccess ? block : NULL;
 }
 
-static void device_give(void *block) {
-    cudaFree(block);
+static void *async_take(size_t size, cudaStream_t stream) {
+    void *block;
+    return cudaMallocAsync(&block, size, stream) == cudaSuccess ? block : NULL;
+}
+
+static void *take(const struct churn_side *side, size_t size) {
+    switch (side->calls) {
+    case CHURN_PLAIN:
+        return plain_take(size);
+    case CHURN_ASYNC:
+        return async_take(size, side->stream);
+    case CHURN_HOST:
+        break;
+    }
+    return malloc(host_size(size));
+}
+
+static void give(const struct churn_side *side, void *block) {
+    switch (side->calls) {
+    case CHURN_PLAIN:
+        cudaFree(block);
+        break;
+    case CHURN_ASYNC:
+        cudaFreeAsync(block, side->stream);
+        break;
+    case CHURN_HOST:
+        free(block);
+    }
 }
 
 void churn_fill(const struct churn_plan *plan, struct churn_side *side) {
     for (size_t i = 0; i < plan->live; i++) {
-        side->blocks[i] = side->device ? device_take(plan->first_sizes[i]) : malloc(host_size(plan->first_sizes[i]));
+        side->blocks[i] = take(side, plan->first_sizes[i]);
         side->failures += side->blocks[i] == NULL;
     }
 }
 
 void churn_empty(const struct churn_plan *plan, struct churn_side *side) {
     for (size_t i = 0; i < plan->live; i++) {
-        if (side->device)
-            device_give(side->blocks[i]);
-        else
-            free(side->blocks[i]);
+        give(side, side->blocks[i]);
         side->blocks[i] = NULL;
     }
 }
 
-/* The two loops differ in nothing but the calls, which the compiler sees through: neither pays for an indirection. */
+/* The loops differ in nothing but the calls, which the compiler sees through: none pays for an indirection. */
 #define RUN(TAKE, GIVE)                                                                             \
     for (const struct churn_pair *pairs = plan->pairs + first; pairs < end; pairs += plan->batch) { \
         for (size_t i = 0; i < plan->batch; i++) GIVE(side->blocks[pairs[i].slot]);                 \
@@ -106,15 +129,23 @@ void churn_empty(const struct churn_plan *plan, struct churn_side *side) {
             side->blocks[pairs[i].slot] = block;                                                    \
         }                                                                                           \
     }
-#define DEVICE_TAKE(pair) device_take((pair).size)
+#define PLAIN_TAKE(pair) plain_take((pair).size)
+#define ASYNC_TAKE(pair) async_take((pair).size, stream)
+#define ASYNC_GIVE(block) cudaFreeAsync(block, stream)
 #define HOST_TAKE(pair) malloc((pair).host_size)
 
 double churn_run(const struct churn_plan *plan, size_t first, size_t count, struct churn_side *side) {
     const struct churn_pair *end = plan->pairs + first + count;
+    const cudaStream_t stream = side->stream;
     uint64_t start_ns = measure_thread_ns();
-    if (side->device) {
-        RUN(DEVICE_TAKE, device_give)
-    } else {
+    switch (side->calls) {
+    case CHURN_PLAIN:
+        RUN(PLAIN_TAKE, cudaFree)
+        break;
+    case CHURN_ASYNC:
+        RUN(ASYNC_TAKE, ASYNC_GIVE)
+        break;
+    case CHURN_HOST:
         RUN(HOST_TAKE, free)
     }
     return (double)(measure_thread_ns() - start_ns) / (double)count;

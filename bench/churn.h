@@ -37,8 +37,15 @@ void churn_plan_free(struct churn_plan *plan);
 /* One allocator's blocks: an array of `live` pointers that the caller keeps. `failures` counts allocations that failed.
  * churn_run plays `count` pairs from number `first` on, both multiples of `batch`, and answers the nanoseconds a pair.
  */
+enum churn_calls {
+    CHURN_HOST,  /* malloc and free */
+    CHURN_PLAIN, /* cudaMalloc and cudaFree */
+    CHURN_ASYNC  /* cudaMallocAsync and cudaFreeAsync */
+};
+
 struct churn_side {
-    bool device; /* cudaMalloc and cudaFree; else malloc and free */
+    enum churn_calls calls;
+    struct CUstream_st *stream; /* of CHURN_ASYNC */
     void **blocks;
     size_t failures;
 };

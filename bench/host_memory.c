@@ -4,17 +4,15 @@
  */
 #include "host_memory.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <inttypes.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cuda_runtime_api.h>
 
+#include "own_copy.h"
 #include "own_figures.h"
 
 enum { BLOCK_BYTES = 512 };
@@ -62,41 +60,12 @@ int host_memory_report(void) {
     return 0;
 }
 
-/* The environment with or without LD_PRELOAD; owned by the caller, its strings are not. */
-static char **environment_copy(bool preload) {
-    size_t count = 0, kept = 0;
-    while (environ[count] != NULL) count++;
-    char **copy = calloc(count + 1, sizeof *copy);
-    for (size_t i = 0; copy != NULL && i < count; i++) {
-        if (preload || strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) != 0) copy[kept++] = environ[i];
-    }
-    return copy;
-}
-
 static bool run_copy(const char *argument, bool preload, int64_t *bytes) {
-    char self[4096], text[64] = "";
-    char *arguments[] = {self, (char *)(uintptr_t)argument, NULL};
-    posix_spawn_file_actions_t actions;
-    int ends[2], status = -1;
-    pid_t child;
-
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0 || pipe2(ends, O_CLOEXEC) != 0) return false;
-    self[length] = '\0';
-    char **environment = environment_copy(preload);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    bool started = environment != NULL && posix_spawn(&child, self, &actions, NULL, arguments, environment) == 0;
-    close(ends[1]);
-    if (started) {
-        /* A line of this length comes in one piece. */
-        if (read(ends[0], text, sizeof text - 1) < 0) text[0] = '\0';
-        waitpid(child, &status, 0);
-    }
-    close(ends[0]);
-    posix_spawn_file_actions_destroy(&actions);
-    free(environment);
-    return started && status == 0 && sscanf(text, "%" SCNd64, bytes) == 1;
+    char text[64];
+    char *arguments[] = {program_invocation_name, (char *)(uintptr_t)argument, NULL};
+    size_t length = own_copy_run(&(struct own_copy){.arguments = arguments, .preload = preload}, text, sizeof text - 1);
+    text[length] = '\0';
+    return sscanf(text, "%" SCNd64, bytes) == 1;
 }
 
 bool host_memory_fixed(const char *argument, int64_t *bytes) {

@@ -33,26 +33,42 @@ static const void *map_segment(size_t *size) {
     return segment;
 }
 
+static bool section_fits(const struct poolcuda_section *section, size_t size) {
+    return section->offset + (uint64_t)section->count * section->stride <= size;
+}
+
+#define ADD(name) figures->name += __atomic_load_n(&record->name, __ATOMIC_RELAXED);
+
+static void add_cells(struct own_figures *figures, const char *segment, const struct poolcuda_section *section) {
+    for (uint32_t i = 0; i < section->count; i++) {
+        const struct poolcuda_cell *record = (const void *)(segment + section->offset + (uint64_t)i * section->stride);
+        if (record->pool == 0) continue;
+        OWN_FIGURES_CELLS(ADD)
+    }
+}
+
+static void add_pools(struct own_figures *figures, const char *segment, const struct poolcuda_section *section) {
+    for (uint32_t i = 0; i < section->count; i++) {
+        const struct poolcuda_pool *record = (const void *)(segment + section->offset + (uint64_t)i * section->stride);
+        OWN_FIGURES_POOLS(ADD)
+        for (unsigned bucket = 0; bucket < POOLCUDA_LATENCY_BUCKETS; bucket++)
+            figures->searches += __atomic_load_n(&record->miss_ns[bucket], __ATOMIC_RELAXED);
+    }
+}
+
 bool own_figures_read(struct own_figures *figures) {
     size_t size = 0;
     const void *segment = map_segment(&size);
     if (segment == MAP_FAILED) return false;
 
     const struct poolcuda_header *header = segment;
-    const struct poolcuda_section *cells = &header->cells;
     bool known = memcmp(header->magic, POOLCUDA_MAGIC, sizeof header->magic) == 0 &&
-                 header->version == POOLCUDA_LAYOUT_VERSION &&
-                 cells->offset + (uint64_t)cells->count * cells->stride <= size;
+                 header->version == POOLCUDA_LAYOUT_VERSION && section_fits(&header->cells, size) &&
+                 section_fits(&header->pools, size);
     if (known) {
         *figures = (struct own_figures){.segment_bytes = size};
-        for (uint32_t i = 0; i < cells->count; i++) {
-            const struct poolcuda_cell *cell =
-                (const void *)((const char *)segment + cells->offset + (uint64_t)i * cells->stride);
-            if (cell->pool == 0) continue;
-            figures->allocs += __atomic_load_n(&cell->allocs, __ATOMIC_RELAXED);
-            figures->hits += __atomic_load_n(&cell->hits, __ATOMIC_RELAXED);
-            figures->misses += __atomic_load_n(&cell->misses, __ATOMIC_RELAXED);
-        }
+        add_cells(figures, segment, &header->cells);
+        add_pools(figures, segment, &header->pools);
     }
     munmap((void *)(uintptr_t)segment, size);
     return known;

@@ -9,9 +9,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Summed over all pools; the names are those of poolcuda/stats.h. */
+#define OWN_FIGURES_CELLS(X) X(allocs) X(hits) X(misses) X(frees) X(freed_live_bytes)
+#define OWN_FIGURES_POOLS(X) \
+    X(peak_live_bytes)       \
+    X(peak_reserved_bytes)   \
+    X(peak_waiting_bytes)    \
+    X(peak_ordered_bytes)    \
+    X(segment_allocs)        \
+    X(fences)                \
+    X(miss_fences)           \
+    X(stream_marks)          \
+    X(proved_blocks)         \
+    X(waits)
+
 struct own_figures {
-    uint64_t allocs, hits, misses; /* over all pools */
-    uint64_t segment_bytes;        /* of shared memory, for the figures themselves */
+#define OWN_FIGURES_FIELD(name) uint64_t name;
+    OWN_FIGURES_CELLS(OWN_FIGURES_FIELD)
+    OWN_FIGURES_POOLS(OWN_FIGURES_FIELD)
+#undef OWN_FIGURES_FIELD
+    uint64_t searches;      /* allocations that no cached block served at once: most of them misses */
+    uint64_t segment_bytes; /* of shared memory, for the figures themselves */
 };
 
 /* False: this process publishes none (it does not run on the pool, or has made no CUDA call yet). */

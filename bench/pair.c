@@ -1,71 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * pair: what a cudaMalloc/cudaFree pair costs on a hit, next to malloc/free of glibc under the same load, and what the
- * pool costs in host memory; each with its bound. Meant for the simulated CUDA without latencies, where all that is
- * left of a hit is the pool's own work and one synchronise; that is measured beside it and subtracted.
+ * pair: what an allocation and its free cost on a hit, next to malloc/free of glibc under the same load, and what the
+ * pool costs in host memory; each with its bound. Three ways: cudaMalloc/cudaFree, cudaMallocAsync/cudaFreeAsync on
+ * one stream, and cudaMalloc/cudaFree with POOL_FREE=event, in a copy of the process. Meant for the simulated CUDA
+ * without latencies, where all that is left of a hit is the pool's own work and, in the first way, one synchronise in
+ * each free; that is measured beside it and subtracted.
  */
-#include <dlfcn.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <jansson.h>
 
-#include "churn.h"
+#include "cells.h"
 #include "host_memory.h"
 #include "measure.h"
+#include "own_copy.h"
 #include "own_figures.h"
 #include "trace.h"
 
-#define BOUND_RATIO 8.0         /* of a pair to glibc's */
+#define BOUND_RATIO 8.0         /* of a pair to glibc's; of the sync and the async ones */
 #define BOUND_BLOCK_BYTES 256.0 /* of host memory per live block */
 #define BOUND_FIXED_BYTES (4 << 20)
 #define REPORT_MEMORY "--report-memory"
+#define REPORT_EVENT "--report-event"
 
-/* A slice is short, so that few are disturbed by other work on the machine and the median is of undisturbed ones. */
-enum { PAIRS = 20000, SLICE = 1000, SLICES = PAIRS / SLICE, SYNCHRONISES = 1000 };
-enum { WARM_PASSES = 2, MOST_REPETITIONS = 1000 };
+enum { MOST_REPETITIONS = 1000 };
 
-static const size_t live_counts[] = {100, 1000, 10000};
 static const size_t memory_counts[] = {1000, 10000, 100000};
-enum { LIVE_COUNTS = sizeof live_counts / sizeof live_counts[0] };
 enum { MEMORY_COUNTS = sizeof memory_counts / sizeof memory_counts[0] };
 
-/* Nanoseconds are medians over the slices of all repetitions. */
-struct cell {
-    enum churn_order order;
-    size_t live;
-    double pair_ns, sync_ns, host_ns;
-    uint64_t allocs, hits; /* while it was measured; 0 when the process is not on the pool */
-    size_t failures;
-};
-
 struct results {
-    struct cell cells[CHURN_ORDERS * LIVE_COUNTS];
-    size_t cell_count;
+    struct cell cells[CELL_WAYS][CELLS_PER_WAY];
+    unsigned ways; /* measured: all, or without the pool all but the last */
     double block_bytes[MEMORY_COUNTS];
     int64_t fixed_bytes;
     bool pooled, memory_known, fixed_known;
     char machine[512];
 };
 
-struct sizes {
-    size_t *values, count;
-};
-
-typedef CUresult (*synchronize_function)(void);
-
-static double cell_net_ns(const struct cell *cell) {
-    return cell->pair_ns - cell->sync_ns;
-}
-static double cell_ratio(const struct cell *cell) {
-    return cell_net_ns(cell) / cell->host_ns;
-}
-
-static bool add_sizes(const char *path, struct sizes *sizes) {
+static bool add_sizes(const char *path, struct cell_sizes *sizes) {
     struct trace trace;
     char error[512];
     if (!trace_read(path, &trace, error, sizeof error)) {
@@ -83,67 +59,43 @@ static bool add_sizes(const char *path, struct sizes *sizes) {
     return values != NULL;
 }
 
-static double synchronise_run(synchronize_function synchronize) {
-    uint64_t start = measure_thread_ns();
-    for (int i = 0; i < SYNCHRONISES; i++) synchronize();
-    return (double)(measure_thread_ns() - start) / SYNCHRONISES;
+static bool device_is_there(void) {
+    if (cudaFree(NULL) == cudaSuccess) return true;
+    fprintf(stderr, "pair: no CUDA device: %s\n", cudaGetErrorString(cudaGetLastError()));
+    return false;
 }
 
-/* Both sides and the synchronise take turns, so that what disturbs the machine disturbs all three. */
-static bool measure_cell(struct cell *cell, const struct sizes *sizes, synchronize_function synchronize,
-                         size_t repetitions) {
-    struct churn_plan plan;
-    struct own_figures before = {0}, after = {0};
-    size_t samples = repetitions * SLICES;
-    double *times = calloc(3 * samples, sizeof *times);
-    struct churn_side device = {.device = true, .blocks = calloc(cell->live, sizeof(void *))};
-    struct churn_side host = {.blocks = calloc(cell->live, sizeof(void *))};
-    bool ready = times != NULL && device.blocks != NULL && host.blocks != NULL &&
-                 churn_plan_make(&plan, cell->order, cell->live, PAIRS, sizes->values, sizes->count);
-    if (ready) {
-        double *pair_ns = times, *sync_ns = times + samples, *host_ns = times + 2 * samples;
-        churn_fill(&plan, &device);
-        churn_fill(&plan, &host);
-        for (int i = 0; i < WARM_PASSES; i++) {
-            churn_run(&plan, 0, plan.pair_count, &device);
-            churn_run(&plan, 0, plan.pair_count, &host);
-        }
-        own_figures_read(&before);
-        for (size_t i = 0; i < samples; i++) {
-            size_t first = i % SLICES * SLICE;
-            pair_ns[i] = churn_run(&plan, first, SLICE, &device);
-            sync_ns[i] = synchronise_run(synchronize);
-            host_ns[i] = churn_run(&plan, first, SLICE, &host);
-        }
-        own_figures_read(&after);
-        churn_empty(&plan, &device);
-        churn_empty(&plan, &host);
-        churn_plan_free(&plan);
-        cell->pair_ns = measure_median(pair_ns, samples);
-        cell->sync_ns = measure_median(sync_ns, samples);
-        cell->host_ns = measure_median(host_ns, samples);
-        cell->allocs = after.allocs - before.allocs;
-        cell->hits = after.hits - before.hits;
-        cell->failures = device.failures + host.failures;
-    }
-    free(device.blocks);
-    free(host.blocks);
-    free(times);
-    return ready;
+/* In the copy that runs with POOL_FREE=event: its cells, as they are, to stdout. */
+static bool report_event(const struct cell_sizes *sizes, size_t repetitions) {
+    struct cell cells[CELLS_PER_WAY];
+    return device_is_there() && cells_measure(CELL_EVENT, sizes, repetitions, cells) &&
+           fwrite(cells, sizeof cells, 1, stdout) == 1;
 }
 
-static bool measure_all(struct results *results, const struct sizes *sizes, size_t repetitions) {
+/* In a copy, since a process has one POOL_FREE for all its life. `traces`: as on the command line, up to its NULL. */
+static bool measure_event(char *const *traces, long repetitions, struct cell *cells) {
+    char count[32];
+    size_t traces_count = 0;
+    while (traces[traces_count] != NULL) traces_count++;
+    snprintf(count, sizeof count, "--repetitions=%ld", repetitions);
+    char **arguments = calloc(traces_count + 4, sizeof *arguments);
+    if (arguments == NULL) return false;
+    arguments[0] = (char[]){"pair"};
+    arguments[1] = (char[]){REPORT_EVENT};
+    arguments[2] = count;
+    memcpy(arguments + 3, traces, traces_count * sizeof *arguments);
+    const struct own_copy copy = {.arguments = arguments, .preload = true, .setting = "POOL_FREE=event"};
+    const size_t bytes = CELLS_PER_WAY * sizeof *cells;
+    bool measured = own_copy_run(&copy, cells, bytes) == bytes;
+    free(arguments);
+    if (!measured) fputs("pair: the copy that runs with POOL_FREE=event failed\n", stderr);
+    return measured;
+}
+
+static bool measure_all(struct results *results, const struct cell_sizes *sizes, long repetitions,
+                        char *const *traces) {
     struct own_figures figures;
-    if (cudaFree(NULL) != cudaSuccess) {
-        fprintf(stderr, "pair: no CUDA device: %s\n", cudaGetErrorString(cudaGetLastError()));
-        return false;
-    }
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
-    synchronize_function synchronize = driver != NULL ? (synchronize_function)dlsym(driver, "cuCtxSynchronize") : NULL;
-    if (synchronize == NULL) {
-        fputs("pair: no driver (libcuda.so.1) to measure a synchronise of\n", stderr);
-        return false;
-    }
+    if (!device_is_there()) return false;
     measure_machine(results->machine, sizeof results->machine);
     /* Memory first: what the loads leave behind would be used again, and not be seen. */
     results->memory_known = true;
@@ -152,31 +104,22 @@ static bool measure_all(struct results *results, const struct sizes *sizes, size
     }
     results->pooled = own_figures_read(&figures);
     results->fixed_known = results->pooled && host_memory_fixed(REPORT_MEMORY, &results->fixed_bytes);
-    for (size_t live = 0; live < LIVE_COUNTS; live++) {
-        for (int order = 0; order < CHURN_ORDERS; order++) {
-            struct cell *cell = &results->cells[results->cell_count++];
-            cell->order = order;
-            cell->live = live_counts[live];
-            if (!measure_cell(cell, sizes, synchronize, repetitions)) {
-                fputs("pair: out of memory\n", stderr);
-                return false;
-            }
-            if (cell->failures > 0) {
-                fprintf(stderr, "pair: %zu allocations failed with %zu blocks live (the device is too small?)\n",
-                        cell->failures, cell->live);
-                return false;
-            }
-        }
-    }
-    return true;
+    results->ways = results->pooled ? CELL_WAYS : CELL_EVENT;
+    return cells_measure(CELL_SYNC, sizes, (size_t)repetitions, results->cells[CELL_SYNC]) &&
+           cells_measure(CELL_ASYNC, sizes, (size_t)repetitions, results->cells[CELL_ASYNC]) &&
+           (!results->pooled || measure_event(traces, repetitions, results->cells[CELL_EVENT]));
 }
 
-static const struct cell *worst_cell(const struct results *results) {
-    const struct cell *worst = &results->cells[0];
-    for (size_t i = 1; i < results->cell_count; i++) {
-        if (cell_ratio(&results->cells[i]) > cell_ratio(worst)) worst = &results->cells[i];
+static const struct cell *worst_cell(const struct results *results, enum cell_way way) {
+    const struct cell *worst = &results->cells[way][0];
+    for (size_t i = 1; i < CELLS_PER_WAY; i++) {
+        if (cell_ratio(&results->cells[way][i]) > cell_ratio(worst)) worst = &results->cells[way][i];
     }
     return worst;
+}
+
+static bool ratio_holds(const struct results *results, enum cell_way way) {
+    return cell_ratio(worst_cell(results, way)) <= BOUND_RATIO;
 }
 
 static double worst_block_bytes(const struct results *results) {
@@ -191,21 +134,47 @@ static const char *verdict(bool known, bool holds) {
     return !known ? "unknown" : holds ? "holds" : "MISSED";
 }
 
-static void print_text(const struct results *results) {
-    const struct cell *worst = worst_cell(results);
-    printf("machine  %s\n", results->machine);
-    printf(
-        "\nNanoseconds per cudaMalloc/cudaFree pair, medians; net: less the driver's synchronise in each cudaFree.\n");
-    printf("%-7s %7s %9s %9s %9s %9s %7s %9s\n", "order", "live", "pair", "sync", "net", "glibc", "ratio", "hits");
-    for (size_t i = 0; i < results->cell_count; i++) {
-        const struct cell *cell = &results->cells[i];
-        printf("%-7s %7zu %9.1f %9.1f %9.1f %9.1f %7.2f ", churn_order_names[cell->order], cell->live, cell->pair_ns,
-               cell->sync_ns, cell_net_ns(cell), cell->host_ns, cell_ratio(cell));
-        if (results->pooled)
-            printf("%8.3f%%\n", cell->allocs > 0 ? 100.0 * (double)cell->hits / (double)cell->allocs : 0);
-        else
-            printf("%9s\n", "-");
+static double per_thousand(uint64_t count, const struct cell *cell) {
+    return 1000.0 * (double)count / (double)cell->pairs;
+}
+
+static void print_cell(const struct cell *cell, bool pooled) {
+    printf("%-7s %7zu %9.1f ", churn_order_names[cell->order], cell->live, cell->pair_ns);
+    if (cell->way == CELL_SYNC)
+        printf("%9.1f", cell->sync_ns);
+    else
+        printf("%9s", "-");
+    printf(" %9.1f %9.1f %7.2f ", cell_net_ns(cell), cell->host_ns, cell_ratio(cell));
+    if (pooled)
+        printf("%8.2f %8.2f %8.2f\n", per_thousand(cell->misses, cell), per_thousand(cell->fences, cell),
+               per_thousand(cell->stream_marks, cell));
+    else
+        printf("%8s %8s %8s\n", "-", "-", "-");
+}
+
+static void print_cells(const struct results *results) {
+    static const char *const titles[CELL_WAYS] = {
+        "sync: cudaMalloc and cudaFree; net: less the driver's synchronise in each cudaFree.",
+        "async: cudaMallocAsync and cudaFreeAsync on one stream.",
+        "event: cudaMalloc and cudaFree with POOL_FREE=event.",
+    };
+    puts("\nNanoseconds per pair, medians; misses, fences and marks on streams per 1,000 pairs.");
+    for (unsigned way = 0; way < results->ways; way++) {
+        printf("\n%s\n%-7s %7s %9s %9s %9s %9s %7s %8s %8s %8s\n", titles[way], "order", "live", "pair", "sync", "net",
+               "glibc", "ratio", "misses", "fences", "marks");
+        for (size_t i = 0; i < CELLS_PER_WAY; i++) print_cell(&results->cells[way][i], results->pooled);
     }
+}
+
+static void print_ratio_bound(const struct results *results, enum cell_way way, const char *what) {
+    const struct cell *worst = worst_cell(results, way);
+    printf("bound  %s at most %g times glibc's: %s (worst %.2f: %s, %zu live)\n", what, BOUND_RATIO,
+           verdict(true, ratio_holds(results, way)), cell_ratio(worst), churn_order_names[worst->order], worst->live);
+}
+
+static void print_text(const struct results *results) {
+    printf("machine  %s\n", results->machine);
+    print_cells(results);
     printf("\nHost memory per live block");
     for (size_t i = 0; results->memory_known && i < MEMORY_COUNTS; i++)
         printf("%s %.1f bytes (%zu live)", i > 0 ? "," : ":", results->block_bytes[i], memory_counts[i]);
@@ -220,9 +189,8 @@ static void print_text(const struct results *results) {
         puts("This process is not on the pool: these are the figures of the runtime below, and no bound applies.");
         return;
     }
-    printf("bound  a pair at most %g times glibc's: %s (worst %.2f: %s, %zu live)\n", BOUND_RATIO,
-           verdict(true, cell_ratio(worst) <= BOUND_RATIO), cell_ratio(worst), churn_order_names[worst->order],
-           worst->live);
+    print_ratio_bound(results, CELL_SYNC, "a pair");
+    print_ratio_bound(results, CELL_ASYNC, "an async pair");
     printf("bound  at most %g bytes of host memory per live block: %s\n", BOUND_BLOCK_BYTES,
            verdict(results->memory_known, worst_block_bytes(results) <= BOUND_BLOCK_BYTES));
     printf("bound  at most %d MiB of host memory fixed: %s\n", BOUND_FIXED_BYTES >> 20,
@@ -234,32 +202,46 @@ static json_t *json_verdict(const struct results *results, bool known, bool hold
     return results->pooled && known ? json_boolean(holds) : json_null();
 }
 
+static json_t *json_cell(const struct cell *cell, bool pooled) {
+    json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "way", cell_way_names[cell->way],
+                               "order", churn_order_names[cell->order], "live", (json_int_t)cell->live, "pairs",
+                               (json_int_t)cell->pairs, "pair_ns", cell->pair_ns, "synchronise_ns", cell->sync_ns,
+                               "net_ns", cell_net_ns(cell), "glibc_ns", cell->host_ns, "ratio", cell_ratio(cell));
+#define SET(name) json_object_set_new(object, #name, pooled ? json_integer((json_int_t)cell->name) : json_null());
+    SET(allocs)
+    SET(hits)
+    SET(misses)
+    SET(fences)
+    SET(miss_fences)
+    SET(stream_marks)
+#undef SET
+    return object;
+}
+
+static json_t *json_ratio_bound(const struct results *results, enum cell_way way) {
+    return json_pack("{s:f, s:f, s:o}", "bound", BOUND_RATIO, "worst", cell_ratio(worst_cell(results, way)), "holds",
+                     json_verdict(results, true, ratio_holds(results, way)));
+}
+
 static bool print_json(const struct results *results) {
     json_t *cells = json_array(), *blocks = json_array();
-    for (size_t i = 0; i < results->cell_count; i++) {
-        const struct cell *cell = &results->cells[i];
-        json_t *hits = results->pooled ? json_integer((json_int_t)cell->hits) : json_null();
-        json_t *allocs = results->pooled ? json_integer((json_int_t)cell->allocs) : json_null();
-        json_array_append_new(cells, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "order",
-                                               churn_order_names[cell->order], "live", (json_int_t)cell->live,
-                                               "pair_ns", cell->pair_ns, "synchronise_ns", cell->sync_ns, "net_ns",
-                                               cell_net_ns(cell), "glibc_ns", cell->host_ns, "ratio", cell_ratio(cell),
-                                               "allocs", allocs, "hits", hits));
+    for (unsigned way = 0; way < results->ways; way++) {
+        for (size_t i = 0; i < CELLS_PER_WAY; i++)
+            json_array_append_new(cells, json_cell(&results->cells[way][i], results->pooled));
     }
     for (size_t i = 0; i < MEMORY_COUNTS; i++) {
         json_t *bytes = results->memory_known ? json_real(results->block_bytes[i]) : json_null();
         json_array_append_new(blocks, json_pack("{s:I, s:o}", "live", (json_int_t)memory_counts[i], "bytes", bytes));
     }
     json_t *fixed = results->fixed_known ? json_integer(results->fixed_bytes) : json_null();
-    json_t *document = json_pack(
-        "{s:i, s:s, s:b, s:o, s:o, s:o, s:{s:{s:f, s:f, s:o}, s:{s:f, s:o}, s:{s:i, s:o}}}", "schema", 1, "machine",
-        results->machine, "pooled", results->pooled, "pairs", cells, "host_bytes_per_block", blocks, "host_bytes_fixed",
-        fixed, "bounds", "ratio", "bound", BOUND_RATIO, "worst", cell_ratio(worst_cell(results)), "holds",
-        json_verdict(results, true, cell_ratio(worst_cell(results)) <= BOUND_RATIO), "bytes_per_block", "bound",
-        BOUND_BLOCK_BYTES, "holds",
-        json_verdict(results, results->memory_known, worst_block_bytes(results) <= BOUND_BLOCK_BYTES), "bytes_fixed",
-        "bound", BOUND_FIXED_BYTES, "holds",
-        json_verdict(results, results->fixed_known, results->fixed_bytes <= BOUND_FIXED_BYTES));
+    json_t *document =
+        json_pack("{s:i, s:s, s:b, s:o, s:o, s:o, s:{s:o, s:o, s:{s:f, s:o}, s:{s:i, s:o}}}", "schema", 2, "machine",
+                  results->machine, "pooled", results->pooled, "pairs", cells, "host_bytes_per_block", blocks,
+                  "host_bytes_fixed", fixed, "bounds", "ratio", json_ratio_bound(results, CELL_SYNC), "async_ratio",
+                  json_ratio_bound(results, CELL_ASYNC), "bytes_per_block", "bound", BOUND_BLOCK_BYTES, "holds",
+                  json_verdict(results, results->memory_known, worst_block_bytes(results) <= BOUND_BLOCK_BYTES),
+                  "bytes_fixed", "bound", BOUND_FIXED_BYTES, "holds",
+                  json_verdict(results, results->fixed_known, results->fixed_bytes <= BOUND_FIXED_BYTES));
     bool printed = document != NULL && json_dumpf(document, stdout, JSON_INDENT(2)) == 0;
     if (printed) putchar('\n');
     json_decref(document);
@@ -267,33 +249,38 @@ static bool print_json(const struct results *results) {
 }
 
 static void usage(FILE *out) {
-    fputs("Usage: pair [OPTION…] TRACE…\n"
-          "\n"
-          "Measures cudaMalloc/cudaFree against malloc/free of glibc under one load, and the host memory of the pool.\n"
-          "The sizes are drawn from the traces; those of glibc are divided by 1,024, and 16 to 1,024 bytes.\n"
-          "\n"
-          "  -n, --repetitions N   play each load N times (default 15); medians of its slices of 1,000 pairs\n"
-          "  -j, --json            print one JSON document\n"
-          "      " REPORT_MEMORY "   allocate one block and print the process's own bytes\n"
-          "  -h, --help            this text\n"
-          "\n"
-          "Exit status: 0 it was measured, whether the bounds hold or not; 1 something failed; 2 wrong usage.\n",
-          out);
+    fputs(
+        "Usage: pair [OPTION…] TRACE…\n"
+        "\n"
+        "Measures allocation and free against malloc/free of glibc under one load, by cudaMalloc and cudaFree, by\n"
+        "cudaMallocAsync and cudaFreeAsync on one stream, and by the former with POOL_FREE=event; and the host memory\n"
+        "of the pool. The sizes are drawn from the traces; those of glibc are divided by 1,024, and 16 to 1,024\n"
+        "bytes.\n"
+        "\n"
+        "  -n, --repetitions N   play each load N times (default 15); medians of its slices of 1,000 pairs\n"
+        "  -j, --json            print one JSON document\n"
+        "      " REPORT_MEMORY "   allocate one block and print the process's own bytes\n"
+        "      " REPORT_EVENT "    measure as under POOL_FREE=event, and write the result for itself to read\n"
+        "  -h, --help            this text\n"
+        "\n"
+        "Exit status: 0 it was measured, whether the bounds hold or not; 1 something failed; 2 wrong usage.\n",
+        out);
 }
 
 int main(int argc, char **argv) {
-    enum { MEMORY = 256 };
+    enum { MEMORY = 256, EVENT };
     static const struct option options[] = {
         {"repetitions", required_argument, NULL, 'n'},
         {"json", no_argument, NULL, 'j'},
         {"report-memory", no_argument, NULL, MEMORY},
+        {"report-event", no_argument, NULL, EVENT},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    struct sizes sizes = {0};
+    struct cell_sizes sizes = {0};
     struct results results = {0};
     long repetitions = 15;
-    bool json = false, measured = true;
+    bool json = false, event = false, measured = true;
     int option;
     char *end;
 
@@ -312,6 +299,9 @@ int main(int argc, char **argv) {
             break;
         case MEMORY:
             return host_memory_report();
+        case EVENT:
+            event = true;
+            break;
         case 'h':
             usage(stdout);
             return 0;
@@ -329,11 +319,15 @@ int main(int argc, char **argv) {
         fputs("pair: the traces hold no allocation\n", stderr);
         measured = false;
     }
-    measured = measured && measure_all(&results, &sizes, (size_t)repetitions);
-    if (measured && json)
-        measured = print_json(&results);
-    else if (measured)
-        print_text(&results);
+    if (measured && event) {
+        measured = report_event(&sizes, (size_t)repetitions);
+    } else {
+        measured = measured && measure_all(&results, &sizes, repetitions, argv + optind);
+        if (measured && json)
+            measured = print_json(&results);
+        else if (measured)
+            print_text(&results);
+    }
     free(sizes.values);
     return measured ? 0 : 1;
 }
