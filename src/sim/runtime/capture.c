@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stream capture, and what a program does with the captured graph. Building graphs node by node is not simulated.
+ * Stream capture.
  */
 #include "runtime.h"
 
@@ -33,38 +33,4 @@ SIMRT_STREAM_CALL(cudaStreamUpdateCaptureDependencies,
 /* The thread's mode is no matter of a context. */
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
     SIMRT_RETURN_IN_PROCESS(simrt_driver.cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)(void *)mode));
-}
-
-cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned flags) {
-    SIMRT_RETURN_IN_CONTEXT(simrt_driver.cuGraphCreate(graph, flags));
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-    SIMRT_RETURN_IN_CONTEXT(simrt_driver.cuGraphDestroy(graph));
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-    SIMRT_RETURN_IN_CONTEXT(simrt_driver.cuGraphGetNodes(graph, nodes, count));
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags) {
-    SIMRT_RETURN_IN_CONTEXT(simrt_driver.cuGraphInstantiateWithFlags(executable, graph, flags));
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags) {
-    SIMRT_RETURN_IN_CONTEXT(simrt_driver.cuGraphInstantiateWithFlags(executable, graph, flags));
-}
-
-SIMRT_STREAM_CALL(cudaGraphUpload, (cudaGraphExec_t executable, cudaStream_t stream), cuGraphUpload,
-                  (executable, stream))
-SIMRT_STREAM_CALL(cudaGraphLaunch, (cudaGraphExec_t executable, cudaStream_t stream), cuGraphLaunch,
-                  (executable, stream))
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-    SIMRT_RETURN_IN_CONTEXT(simrt_driver.cuGraphExecDestroy(executable));
-}
-
-cudaError_t cudaDeviceGraphMemTrim(int device) {
-    SIMRT_RETURN_IN_CONTEXT(simrt_device_is_valid(device) ? (int)simrt_driver.cuDeviceGraphMemTrim(device)
-                                                          : (int)cudaErrorInvalidDevice);
 }

@@ -4,7 +4,7 @@
  */
 #include "runtime.h"
 
-static int describe(CUDA_MEMCPY3D *copy, const struct cudaMemcpy3DParms *box) {
+int simrt_describe_box(CUDA_MEMCPY3D *copy, const struct cudaMemcpy3DParms *box) {
     if (!box) return cudaErrorInvalidValue;
     if (box->kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
     if (box->srcArray || box->dstArray) return cudaErrorNotSupported;
@@ -48,14 +48,14 @@ static bool is_empty(const struct cudaMemcpy3DParms *box) {
 
 static int copy_box(const struct cudaMemcpy3DParms *box, PFN_cuMemcpy3D_v3020 driver_call) {
     CUDA_MEMCPY3D copy;
-    const int error = describe(&copy, box);
+    const int error = simrt_describe_box(&copy, box);
     return error || is_empty(box) ? error : (int)driver_call(&copy);
 }
 
 static int copy_box_async(const struct cudaMemcpy3DParms *box, cudaStream_t stream,
                           PFN_cuMemcpy3DAsync_v3020 driver_call) {
     CUDA_MEMCPY3D copy;
-    const int error = describe(&copy, box);
+    const int error = simrt_describe_box(&copy, box);
     return error || is_empty(box) ? error : (int)driver_call(&copy, stream);
 }
 

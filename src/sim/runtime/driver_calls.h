@@ -25,6 +25,8 @@
     PLAIN(cuDeviceGetMemPool, 11020) \
     PLAIN(cuDeviceGetDefaultMemPool, 11020) \
     PLAIN(cuDeviceGraphMemTrim, 11040) \
+    PLAIN(cuDeviceGetGraphMemAttribute, 11040) \
+    PLAIN(cuDeviceSetGraphMemAttribute, 11040) \
     PLAIN(cuDevicePrimaryCtxRetain, 7000) \
     PLAIN(cuDevicePrimaryCtxRelease, 11000) \
     PLAIN(cuDevicePrimaryCtxSetFlags, 11000) \
@@ -87,8 +89,36 @@
     PLAIN(cuEventElapsedTime, 12080) \
     PLAIN(cuGraphCreate, 10000) \
     PLAIN(cuGraphDestroy, 10000) \
+    PLAIN(cuGraphAddKernelNode, 12000) \
+    PLAIN(cuGraphAddMemcpyNode, 10000) \
+    PLAIN(cuGraphAddMemsetNode, 10000) \
+    PLAIN(cuGraphAddHostNode, 10000) \
+    PLAIN(cuGraphHostNodeGetParams, 10000) \
+    PLAIN(cuGraphAddChildGraphNode, 10000) \
+    PLAIN(cuGraphChildGraphNodeGetGraph, 10000) \
+    PLAIN(cuGraphAddEmptyNode, 10000) \
+    PLAIN(cuGraphAddEventRecordNode, 11010) \
+    PLAIN(cuGraphEventRecordNodeGetEvent, 11010) \
+    PLAIN(cuGraphAddEventWaitNode, 11010) \
+    PLAIN(cuGraphEventWaitNodeGetEvent, 11010) \
+    PLAIN(cuGraphAddMemAllocNode, 11040) \
+    PLAIN(cuGraphMemAllocNodeGetParams, 11040) \
+    PLAIN(cuGraphAddMemFreeNode, 11040) \
+    PLAIN(cuGraphMemFreeNodeGetParams, 11040) \
+    PLAIN(cuGraphClone, 10000) \
+    PLAIN(cuGraphNodeFindInClone, 10000) \
+    PLAIN(cuGraphNodeGetType, 10000) \
     PLAIN(cuGraphGetNodes, 10000) \
+    PLAIN(cuGraphGetRootNodes, 10000) \
+    PLAIN(cuGraphGetEdges, 12030) \
+    PLAIN(cuGraphNodeGetDependencies, 12030) \
+    PLAIN(cuGraphNodeGetDependentNodes, 12030) \
+    PLAIN(cuGraphAddDependencies, 12030) \
+    PLAIN(cuGraphRemoveDependencies, 12030) \
+    PLAIN(cuGraphDestroyNode, 10000) \
     PLAIN(cuGraphInstantiateWithFlags, 11040) \
+    PLAIN(cuGraphExecGetFlags, 12000) \
+    PLAIN(cuGraphExecUpdate, 12000) \
     PLAIN(cuGraphExecDestroy, 10000) \
     PLAIN(cuLibraryLoadData, 12000) \
     PLAIN(cuLibraryUnload, 12000) \
@@ -140,6 +170,7 @@
     PLAIN(cuLaunchKernel, 4000)                  PER_THREAD(cuLaunchKernel, 7000, ptsz) \
     PLAIN(cuLaunchKernelEx, 11060)               PER_THREAD(cuLaunchKernelEx, 11060, ptsz) \
     PLAIN(cuLaunchCooperativeKernel, 9000)       PER_THREAD(cuLaunchCooperativeKernel, 9000, ptsz) \
+    PLAIN(cuGraphInstantiateWithParams, 12000)   PER_THREAD(cuGraphInstantiateWithParams, 12000, ptsz) \
     PLAIN(cuGraphUpload, 11010)                  PER_THREAD(cuGraphUpload, 11010, ptsz) \
     PLAIN(cuGraphLaunch, 10000)                  PER_THREAD(cuGraphLaunch, 10000, ptsz)
 /* clang-format on */

@@ -120,6 +120,11 @@ CUresult simrt_reset_device(void);
         SIMRT_RETURN_IN_CONTEXT(simrt_driver.driver_name##_ptsz arguments); \
     }
 
+/* ---- copy_3d.c ---- */
+
+/* The driver's terms for a copy; an error code of the runtime's. */
+int simrt_describe_box(CUDA_MEMCPY3D *copy, const struct cudaMemcpy3DParms *box);
+
 /* ---- device.c ---- */
 
 static inline bool simrt_device_is_valid(int device) {

@@ -95,6 +95,22 @@ int main() {
     CHECK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, scale) == cudaSuccess);
     CHECK(grid > 0 && block > 0 && block <= 1024);
 
+    cudaGraph_t graph;
+    cudaGraphNode_t node;
+    cudaGraphExec_t executable;
+    cudaKernelNodeParams node_parameters = {};
+    node_parameters.func = reinterpret_cast<void *>(scale);
+    node_parameters.gridDim = node_parameters.blockDim = dim3(1);
+    node_parameters.kernelParams = arguments;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    scale<<<1, 64, 0, stream>>>(values, 2.0f, 64);
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    CHECK(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &node_parameters) == cudaSuccess);
+    CHECK(cudaGraphInstantiate(&executable, graph) == cudaSuccess);
+    CHECK(cudaGraphLaunch(executable, stream) == cudaSuccess);
+    CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+
     shared_with_host = 7;
     CHECK(shared_with_host == 7);
 
