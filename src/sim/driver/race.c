@@ -268,11 +268,12 @@ static struct race_use *place_new(struct stream *stream, struct sim_race_side *s
 }
 
 static CUresult note_allocated(uint64_t address, size_t bytes) {
-    const struct context *const context = entry_current_thread()->current;
+    struct context *context;
+    const CUresult result = context_current(entry_current_thread(), &context);
+    if (result != CUDA_SUCCESS) return result;
     const struct sim_race_side side = {.what = "allocation", .address = address, .bytes = bytes};
     pthread_mutex_lock(&race_lock);
-    race_map_allocate(race_use_new(RACE_NO_TRACK, 0, &side), RACE_PLAIN, context,
-                      context != NULL ? atomic_load(&context->id) : 0);
+    race_map_allocate(race_use_new(RACE_NO_TRACK, 0, &side), RACE_PLAIN, context, atomic_load(&context->id));
     pthread_mutex_unlock(&race_lock);
     return CUDA_SUCCESS;
 }

@@ -20,7 +20,7 @@ struct region {
 
 enum { COMPACT_FROM = 65536 };
 
-static struct region *regions;
+static struct region **regions;
 static size_t region_count, region_capacity;
 static size_t compact_at = COMPACT_FROM;
 static uint64_t lives;
@@ -110,15 +110,19 @@ static void history_write(struct region *region, struct race_use *use) {
     region->write = use_hold(use);
 }
 
-/* A later write that comes after this read comes after those before it too. */
-static void history_read(struct region *region, struct race_use *use) {
-    reads_filter(region, is_before);
+static void history_add(struct region *region, struct race_use *use) {
     if (region->read_count == region->read_capacity) {
         region->read_capacity = region->read_capacity == 0 ? 4 : region->read_capacity * 2;
         region->reads = realloc(region->reads, region->read_capacity * sizeof(struct race_use *));
         if (region->reads == NULL) abort(); /* going on would miss a race */
     }
     region->reads[region->read_count++] = use_hold(use);
+}
+
+/* A later write that comes after this read comes after those before it too. */
+static void history_read(struct region *region, struct race_use *use) {
+    reads_filter(region, is_before);
+    history_add(region, use);
 }
 
 static bool history_is_same(const struct region *a, const struct region *b) {
@@ -130,6 +134,7 @@ static void region_discard(struct region *region) {
     history_clear(region);
     free(region->reads);
     block_drop(region->block);
+    free(region);
 }
 
 /* The map. */
@@ -139,7 +144,7 @@ static size_t map_find(uint64_t address) {
     size_t low = 0, high = region_count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (regions[middle].end > address)
+        if (regions[middle]->end > address)
             high = middle;
         else
             low = middle + 1;
@@ -147,32 +152,29 @@ static size_t map_find(uint64_t address) {
     return low;
 }
 
+/* A region that is still to be filled in. */
 static struct region *map_insert(size_t index) {
     if (region_count == region_capacity) {
         region_capacity = region_capacity == 0 ? 256 : region_capacity * 2;
-        regions = realloc(regions, region_capacity * sizeof(*regions));
-        if (regions == NULL) abort(); /* going on would miss a race */
+        regions = realloc(regions, region_capacity * sizeof(struct region *));
     }
-    memmove(&regions[index + 1], &regions[index], (region_count - index) * sizeof(*regions));
+    struct region *const region = calloc(1, sizeof(*region));
+    if (regions == NULL || region == NULL) abort(); /* going on would miss a race */
+    memmove(&regions[index + 1], &regions[index], (region_count - index) * sizeof(struct region *));
     region_count++;
-    return &regions[index];
+    regions[index] = region;
+    return region;
 }
 
 /* Cuts the region that holds the address in its inside, if there is one. */
 static void map_split(uint64_t address) {
     const size_t index = map_find(address);
-    if (index == region_count || regions[index].address >= address) return;
-    struct region *const rest = map_insert(index + 1), *const region = &regions[index];
-    *rest = *region;
-    rest->address = region->end = address;
-    block_hold(rest->block);
-    use_hold(rest->write);
-    rest->reads = NULL;
-    rest->read_capacity = rest->read_count;
-    if (rest->read_count == 0) return;
-    rest->reads = malloc(rest->read_count * sizeof(struct race_use *));
-    if (rest->reads == NULL) abort(); /* going on would miss a race */
-    for (uint32_t i = 0; i < rest->read_count; i++) rest->reads[i] = use_hold(region->reads[i]);
+    if (index == region_count || regions[index]->address >= address) return;
+    struct region *const region = regions[index], *const rest = map_insert(index + 1);
+    *rest = (struct region){
+        .address = address, .end = region->end, .block = block_hold(region->block), .write = use_hold(region->write)};
+    region->end = address;
+    for (uint32_t i = 0; i < region->read_count; i++) history_add(rest, region->reads[i]);
 }
 
 static bool regions_may_join(const struct region *left, const struct region *right, bool any_dead) {
@@ -186,22 +188,22 @@ static bool regions_may_join(const struct region *left, const struct region *rig
 static void map_join(size_t first, uint64_t end, bool any_dead) {
     if (first > 0) first--;
     size_t kept = first, next = first + 1;
-    for (; next < region_count && regions[next].address <= end; next++) {
-        if (regions_may_join(&regions[kept], &regions[next], any_dead)) {
-            regions[kept].end = regions[next].end;
-            region_discard(&regions[next]);
-        } else if (++kept != next) {
-            regions[kept] = regions[next];
+    for (; next < region_count && regions[next]->address <= end; next++) {
+        if (regions_may_join(regions[kept], regions[next], any_dead)) {
+            regions[kept]->end = regions[next]->end;
+            region_discard(regions[next]);
+        } else {
+            regions[++kept] = regions[next];
         }
     }
     if (kept + 1 == next) return;
-    memmove(&regions[kept + 1], &regions[next], (region_count - next) * sizeof(*regions));
+    memmove(&regions[kept + 1], &regions[next], (region_count - next) * sizeof(struct region *));
     region_count -= next - kept - 1;
 }
 
 /* Bounds the memory that a long program's dead blocks take. */
 static void map_compact(void) {
-    for (size_t i = 0; i < region_count; i++) history_filter(&regions[i], is_observed);
+    for (size_t i = 0; i < region_count; i++) history_filter(regions[i], is_observed);
     map_join(0, UINT64_MAX, true);
     compact_at = region_count * 2 > COMPACT_FROM ? region_count * 2 : COMPACT_FROM;
 }
@@ -211,12 +213,12 @@ void race_map_forget(uint64_t address, size_t bytes) {
     map_split(address);
     map_split(end);
     const size_t first = map_find(address);
-    for (size_t i = first; i < region_count && regions[i].address < end; i++) history_filter(&regions[i], is_before);
+    for (size_t i = first; i < region_count && regions[i]->address < end; i++) history_filter(regions[i], is_before);
     map_join(first, end, false);
 }
 
 void race_map_reset(void) {
-    while (region_count > 0) region_discard(&regions[--region_count]);
+    while (region_count > 0) region_discard(regions[--region_count]);
     compact_at = COMPACT_FROM;
     lives = 0;
 }
@@ -242,24 +244,24 @@ static void check_history(const struct race_use *use, const struct region *regio
 
 /* Are there bytes of it in no region? */
 static bool has_gap(uint64_t address, uint64_t end, size_t index) {
-    for (; index < region_count && regions[index].address <= address && address < end; index++)
-        address = regions[index].end;
+    for (; index < region_count && regions[index]->address <= address && address < end; index++)
+        address = regions[index]->end;
     return address < end;
 }
 
 void race_map_use(struct race_use *use, enum race_liveness liveness) {
     const uint64_t address = use->side.address, end = address + use->side.bytes;
     const size_t touched = map_find(address);
-    const bool noted = touched < region_count && regions[touched].address < end;
-    if (noted) use->side.life = regions[touched].block->life;
+    const bool noted = touched < region_count && regions[touched]->address < end;
+    if (noted) use->side.life = regions[touched]->block->life;
     if ((noted ? liveness != RACE_NOT_JUDGED : liveness == RACE_ALL_NOTED) && has_gap(address, end, touched))
         race_report(SIM_RACE_NOT_ALLOCATED, NULL, use);
     if (noted) {
         map_split(address);
         map_split(end);
         const size_t first = map_find(address);
-        for (size_t i = first; i < region_count && regions[i].address < end; i++) {
-            struct region *const region = &regions[i];
+        for (size_t i = first; i < region_count && regions[i]->address < end; i++) {
+            struct region *const region = regions[i];
             history_filter(region, is_observed);
             if (use->side.life != region->block->life) use = use_in_life(use, region->block->life);
             if (!check_block(use, region->block, liveness)) continue;
@@ -319,7 +321,7 @@ static struct race_block *block_new(struct race_use *use, enum race_block_kind k
 
 /* Makes one region, without a history, of the bytes from `address` to that with this index, or to `end`. */
 static size_t fill_gap(size_t index, uint64_t address, uint64_t end, struct race_block *block) {
-    if (index < region_count && regions[index].address < end) end = regions[index].address;
+    if (index < region_count && regions[index]->address < end) end = regions[index]->address;
     if (address >= end) return index;
     *map_insert(index) = (struct region){.address = address, .end = end, .block = block_hold(block)};
     return index + 1;
@@ -335,9 +337,9 @@ void race_map_allocate(struct race_use *use, enum race_block_kind kind, const vo
     map_split(end);
     const size_t first = map_find(address);
     size_t i = first;
-    for (; i < region_count && regions[i].address < end; i++) {
+    for (; i < region_count && regions[i]->address < end; i++) {
         i = fill_gap(i, address, end, block);
-        struct region *const region = &regions[i];
+        struct region *const region = regions[i];
         history_filter(region, is_observed);
         if (region->block->kind != RACE_GRAPH && block_is_live(region->block))
             race_report(SIM_RACE_GIVEN_TWICE, region->block->allocated, use);
@@ -350,13 +352,14 @@ void race_map_allocate(struct race_use *use, enum race_block_kind kind, const vo
     fill_gap(i, address, end, block);
     map_join(first, end, false);
     block_drop(block);
+    if (region_count > compact_at) map_compact();
 }
 
 static struct race_block *block_at(uint64_t address) {
     const size_t index = map_find(address);
     const bool begins =
-        index < region_count && regions[index].address == address && regions[index].block->address == address;
-    return begins ? regions[index].block : NULL;
+        index < region_count && regions[index]->address == address && regions[index]->block->address == address;
+    return begins ? regions[index]->block : NULL;
 }
 
 bool race_map_free(struct race_use *use, bool ordered) {
@@ -367,8 +370,8 @@ bool race_map_free(struct race_use *use, bool ordered) {
     }
     use->side.bytes = block->bytes;
     use->side.life = block->life;
-    for (size_t i = map_find(block->address); ordered && i < region_count && regions[i].block == block; i++)
-        check_over(SIM_RACE_FREED_EARLY, &regions[i], use, block->life, is_before);
+    for (size_t i = map_find(block->address); ordered && i < region_count && regions[i]->block == block; i++)
+        check_over(SIM_RACE_FREED_EARLY, regions[i], use, block->life, is_before);
     if (ordered && !is_before(block->allocated)) race_report(SIM_RACE_FREED_EARLY, block->allocated, use);
     block->freed = use;
     return true;
@@ -384,7 +387,7 @@ bool race_map_unfree(uint64_t address) {
 
 void race_map_end_owner(struct race_use *use, const void *owner, uint64_t owner_id) {
     for (size_t i = 0; i < region_count; i++) {
-        struct race_block *const block = regions[i].block;
+        struct race_block *const block = regions[i]->block;
         if (block->kind == RACE_PLAIN && block->freed == NULL && block->owner == owner && block->owner_id == owner_id)
             block->freed = use_hold(use);
     }

@@ -28,10 +28,12 @@ static CUresult kernel_launch(struct thread *thread, const struct sim_kernel *ke
     if (operation == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     operation->kernel.microseconds = kernel->microseconds;
     operation->kernel.release_round = kernel->until_released ? scheduler_release_round() : 0;
-    operation->kernel.program = program_new(kernel);
-    if (operation->kernel.program == NULL) {
-        operation_drop(operation);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (kernel->run != NULL || kernel->name != NULL) {
+        operation->kernel.program = program_new(kernel);
+        if (operation->kernel.program == NULL) {
+            operation_drop(operation);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     for (size_t i = 0; i < kernel->range_count; i++) {
         const struct sim_range *const range = &kernel->ranges[i];

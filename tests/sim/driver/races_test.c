@@ -949,6 +949,76 @@ static void a_reset_proves_the_work_before_it(void **state) {
     no_race();
 }
 
+static CUgreenCtx new_green(CUcontext *context) {
+    CUdevResource all, part;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    unsigned parts = 1;
+    CHECK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    CHECK(cuDevSmResourceSplitByCount(&part, &parts, &all, NULL, 0, 16));
+    CHECK(cuDevResourceGenerateDesc(&description, &part, 1));
+    CHECK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    CHECK(cuCtxFromGreenCtx(context, green));
+    return green;
+}
+
+static void an_event_of_a_green_context_covers_its_streams_alone(void **state) {
+    (void)state;
+    for (int of_green = 0; of_green < 2; of_green++) {
+        const CUdeviceptr memory = races_fresh();
+        CUcontext part, context;
+        CUstream inside, outside = new_stream(CU_STREAM_NON_BLOCKING);
+        CUevent event;
+        CHECK(cuCtxGetCurrent(&context));
+        CUgreenCtx green = new_green(&part);
+        CHECK(cuGreenCtxStreamCreate(&inside, green, CU_STREAM_NON_BLOCKING, 0));
+        CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        allocated(memory);
+        allocated(memory + BLOCK_BYTES);
+        writes(inside, "inside", memory);
+        CHECK(cuStreamDestroy(inside));
+        writes(outside, "outside", memory + BLOCK_BYTES);
+        CHECK(cuCtxRecordEvent(of_green ? part : context, event));
+        CHECK(cuEventSynchronize(event));
+        freed(memory);
+        allocated(memory);
+        no_race();
+        freed(memory + BLOCK_BYTES);
+        allocated(memory + BLOCK_BYTES);
+        if (of_green)
+            one_race(SIM_RACE_GIVEN_EARLY, "outside", "allocation");
+        else
+            no_race();
+        CHECK(cuGreenCtxDestroy(green));
+    }
+}
+
+static void a_green_context_may_wait_alone(void **state) {
+    (void)state;
+    for (int of_green = 0; of_green < 2; of_green++) {
+        const CUdeviceptr memory = races_fresh();
+        CUcontext part, context;
+        CUstream inside, outside = new_stream(CU_STREAM_NON_BLOCKING), first = new_stream(CU_STREAM_NON_BLOCKING);
+        CUevent event;
+        CHECK(cuCtxGetCurrent(&context));
+        CUgreenCtx green = new_green(&part);
+        CHECK(cuGreenCtxStreamCreate(&inside, green, CU_STREAM_NON_BLOCKING, 0));
+        CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        allocated(memory);
+        writes(first, "first", memory);
+        CHECK(cuEventRecord(event, first));
+        CHECK(cuCtxWaitEvent(of_green ? part : context, event));
+        reads(inside, "inside", memory);
+        no_race();
+        reads(outside, "outside", memory);
+        if (of_green)
+            one_race(SIM_RACE_CONFLICT, "first", "outside");
+        else
+            no_race();
+        CHECK(cuGreenCtxDestroy(green));
+    }
+}
+
 /* Streams that are gone. */
 
 static void a_destroyed_stream_goes_before_the_legacy_one_if_it_blocked(void **state) {
@@ -1135,6 +1205,37 @@ static void nothing_is_known_once_it_is_stopped(void **state) {
     one_race(SIM_RACE_CONFLICT, "one", "other");
 }
 
+/* So many that blocks which are gone are no longer told apart. */
+static void many_blocks(void **state) {
+    (void)state;
+    enum { MANY = 80000, SMALL = 512 };
+    fresh_context();
+    CUdeviceptr memory;
+    CUstream a = new_stream(CU_STREAM_NON_BLOCKING), b = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK(cuMemAlloc(&memory, (size_t)MANY * SMALL));
+    sim_races_start();
+    for (int i = 0; i < MANY; i++) {
+        const CUdeviceptr block = memory + (CUdeviceptr)i * SMALL;
+        CHECK((CUresult)sim_block_allocated(block, SMALL));
+        if (i % 10000 == 0) use(a, "used", block, SMALL, true);
+        if (i % 20000 != 0) CHECK((CUresult)sim_block_freed(block));
+    }
+    use(a, "again", memory + (CUdeviceptr)20000 * SMALL, SMALL, true);
+    no_race();
+    use(b, "other", memory + (CUdeviceptr)20000 * SMALL, SMALL, true);
+    CHECK((CUresult)sim_block_allocated(memory + (CUdeviceptr)10000 * SMALL, SMALL));
+    CHECK((CUresult)sim_block_allocated(memory + (CUdeviceptr)10001 * SMALL, SMALL));
+    use(a, "late", memory + (CUdeviceptr)39999 * SMALL, SMALL, true);
+    struct sim_race races[4];
+    assert_int_equal(sim_races(races, 4), 3);
+    assert_int_equal(races[0].kind, SIM_RACE_CONFLICT);
+    assert_string_equal(races[0].earlier.name, "again");
+    assert_int_equal(races[1].kind, SIM_RACE_GIVEN_EARLY);
+    assert_string_equal(races[1].earlier.name, "used");
+    assert_int_equal(races[2].kind, SIM_RACE_USED_FREED);
+    assert_string_equal(races[2].later.name, "late");
+}
+
 /* Threads that share the detector, each with memory of its own. */
 
 static void *work_alone(void *argument) {
@@ -1220,6 +1321,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_context_event_orders_a_context_before_another),
     cmocka_unit_test(the_end_of_a_context_proves_its_work_and_ends_its_blocks),
     cmocka_unit_test(a_reset_proves_the_work_before_it),
+    cmocka_unit_test(an_event_of_a_green_context_covers_its_streams_alone),
+    cmocka_unit_test(a_green_context_may_wait_alone),
     cmocka_unit_test(a_destroyed_stream_goes_before_the_legacy_one_if_it_blocked),
     cmocka_unit_test(a_context_event_comes_after_destroyed_streams),
     cmocka_unit_test(a_stream_that_has_the_handle_of_another_is_not_ordered_after_it),
@@ -1229,6 +1332,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_race_in_words),
     cmocka_unit_test(one_fault_is_reported_once),
     cmocka_unit_test(nothing_is_known_once_it_is_stopped),
+    cmocka_unit_test(many_blocks),
     cmocka_unit_test(threads_work_at_the_same_time),
 };
 TESTING_MAIN(tests)
