@@ -102,8 +102,46 @@ void graph_alloc_settle(uint64_t address);
 /* What a node of the graph is to do that frees. */
 CUresult graph_free_operation(uint64_t address, const struct graph *graph, struct operation **operation);
 
-/* ---- graph_launch.c ---- */
+/* ---- graph_exec.c ---- */
 
+/* Places in an executable, each once; owned. */
+struct places {
+    size_t *all, count;
+};
+
+struct exec_node {
+    struct operation *operation; /* held */
+    struct graph_memory *memory; /* that it allocates or frees; held */
+    struct places after;
+    size_t branch;
+    bool followed;
+};
+
+struct branch {
+    struct context *context; /* of its nodes; NULL: that of the stream they are launched in */
+    uint64_t context_id;
+    struct stream *stream; /* NULL before the first launch */
+    struct context *made_in;
+    uint64_t made_in_id;
+    size_t last; /* node */
+};
+
+struct graph_exec {
+    struct handle handle;
+    cuuint64_t flags;
+    struct graph *graph;  /* that it was made of, as long as that exists, if it has memory; scheduler_lock */
+    pthread_mutex_t lock; /* for one launch at a time; taken before all others */
+    struct exec_node *nodes;
+    size_t node_count;
+    struct branch *branches;
+    size_t branch_count;
+    struct operation *last; /* of the latest launch; held */
+};
+
+CUresult graph_exec_named(CUgraphExec handle, struct graph_exec **exec);
+CUresult graph_instantiate(CUgraphExec *handle, CUgraph graph, cuuint64_t flags);
+/* Has it a stream, of a context that has not ended? */
+bool graph_branch_lives(const struct branch *branch);
 /* The graph goes before what was made of it. Under scheduler_lock. */
 void graph_exec_forget(struct graph *graph);
 
