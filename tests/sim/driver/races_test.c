@@ -978,6 +978,7 @@ static void an_event_of_a_green_context_covers_its_streams_alone(void **state) {
         writes(inside, "inside", memory);
         CHECK(cuStreamDestroy(inside));
         writes(outside, "outside", memory + BLOCK_BYTES);
+        CHECK(cuStreamDestroy(outside));
         CHECK(cuCtxRecordEvent(of_green ? part : context, event));
         CHECK(cuEventSynchronize(event));
         freed(memory);
