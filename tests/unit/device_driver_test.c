@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The device over a driver that keeps count: every call is made in the block's own context and the caller's stack of
- * contexts is as before; contexts, devices and streams are told apart.
+ * contexts is as before; contexts, devices and streams are told apart; memory is filled where it should be.
  */
 #include "testing.h"
 
@@ -24,6 +24,18 @@ static struct {
     CUcontext called_in;   /* the context of the last call of memory or waiting */
     CUstream waited;       /* the stream of the last wait */
     CUresult fails, push_fails;
+    CUstreamCaptureMode mode; /* of the thread */
+    struct {
+        CUdeviceptr address;
+        size_t bytes;
+        unsigned char value;
+        CUstream stream;
+        CUstreamCaptureMode mode;
+        CUresult fails;
+    } fill;                             /* the last one */
+    unsigned streams, destroyed, flags; /* streams made, how; `destroyed`: the last one's number */
+    bool beside;                        /* another thread's fill makes a stream meanwhile */
+    CUresult create_fails;
 } driver;
 
 static CUcontext current(void) {
@@ -98,6 +110,33 @@ static CUresult wait_stream(CUstream stream) {
     return called();
 }
 
+static CUresult exchange_mode(CUstreamCaptureMode *mode) {
+    const CUstreamCaptureMode before = driver.mode;
+    driver.mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_fill(CUdeviceptr address, unsigned char value, size_t bytes, CUstream stream) {
+    driver.fill.address = address;
+    driver.fill.bytes = bytes;
+    driver.fill.value = value;
+    driver.fill.stream = stream;
+    driver.fill.mode = driver.mode;
+    driver.waited = NULL;
+    driver.called_in = current();
+    return driver.fill.fails;
+}
+
+#define OWN_STREAM(number) ((CUstream)(uintptr_t)(0x6000 + (number)))
+
+static CUresult make_stream(CUstream *out, unsigned int flags);
+
+static CUresult end_stream(CUstream stream) {
+    driver.destroyed = (unsigned)((uintptr_t)stream - (uintptr_t)OWN_STREAM(0));
+    return CUDA_SUCCESS;
+}
+
 static CUresult total(size_t *out, CUdevice device) {
     *out = 1000u + (unsigned)device;
     return driver.fails;
@@ -116,14 +155,25 @@ static CUresult pci(char *out, int size, CUdevice device) {
 static const struct {
     const char *name;
     void *function;
-} functions[] = {{"cuCtxGetCurrent", (void *)get_current},     {"cuCtxGetDevice", (void *)get_device},
-                 {"cuCtxPushCurrent_v2", (void *)push},        {"cuCtxPopCurrent_v2", (void *)pop},
-                 {"cuCtxSynchronize", (void *)called},         {"cuDevicePrimaryCtxGetState", (void *)get_state},
-                 {"cuDevicePrimaryCtxRetain", (void *)retain}, {"cuDevicePrimaryCtxRelease_v2", (void *)release},
-                 {"cuMemAlloc_v2", (void *)mem_alloc},         {"cuMemFree_v2", (void *)mem_free},
-                 {"cuMemGetInfo_v2", (void *)mem_info},        {"cuStreamSynchronize", (void *)wait_stream},
-                 {"cuDeviceTotalMem_v2", (void *)total},       {"cuDeviceGetUuid", (void *)uuid},
-                 {"cuDeviceGetPCIBusId", (void *)pci}};
+} functions[] = {{"cuCtxGetCurrent", (void *)get_current},
+                 {"cuCtxGetDevice", (void *)get_device},
+                 {"cuCtxPushCurrent_v2", (void *)push},
+                 {"cuCtxPopCurrent_v2", (void *)pop},
+                 {"cuCtxSynchronize", (void *)called},
+                 {"cuDevicePrimaryCtxGetState", (void *)get_state},
+                 {"cuDevicePrimaryCtxRetain", (void *)retain},
+                 {"cuDevicePrimaryCtxRelease_v2", (void *)release},
+                 {"cuMemAlloc_v2", (void *)mem_alloc},
+                 {"cuMemFree_v2", (void *)mem_free},
+                 {"cuMemGetInfo_v2", (void *)mem_info},
+                 {"cuStreamSynchronize", (void *)wait_stream},
+                 {"cuDeviceTotalMem_v2", (void *)total},
+                 {"cuDeviceGetUuid", (void *)uuid},
+                 {"cuDeviceGetPCIBusId", (void *)pci},
+                 {"cuMemsetD8Async", (void *)mem_fill},
+                 {"cuStreamCreate", (void *)make_stream},
+                 {"cuStreamDestroy_v2", (void *)end_stream},
+                 {"cuThreadExchangeStreamCaptureMode", (void *)exchange_mode}};
 
 /* `arg`: the name of a function that is not there, or NULL. */
 static void *look_up(void *arg, const char *symbol) {
@@ -237,6 +287,111 @@ static void streams_are_named_as_the_plain_entry_points_know_them(void **state) 
     }
 }
 
+/* ---- fills ---- */
+
+static CUresult make_stream(CUstream *out, unsigned int flags) {
+    if (driver.create_fails) return driver.create_fails;
+    const unsigned number = ++driver.streams;
+    driver.flags = flags;
+    if (driver.beside) {
+        driver.beside = false;
+        assert_int_equal(ops->fill(ops->self, context_of(0), NULL, 0x70000000, 512, 1), 0);
+    }
+    *out = OWN_STREAM(number);
+    return CUDA_SUCCESS;
+}
+
+static void assert_filled(uint64_t address, size_t bytes, uint8_t value, CUstream stream, const void *context) {
+    assert_int_equal(driver.fill.address, address);
+    assert_int_equal(driver.fill.bytes, bytes);
+    assert_int_equal(driver.fill.value, value);
+    assert_ptr_equal(driver.fill.stream, stream);
+    assert_ptr_equal(driver.waited, stream);
+    assert_ptr_equal(driver.called_in, context);
+    assert_int_equal(driver.depth, 0);
+}
+
+static void a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context(void **state) {
+    (void)state;
+    begin(NULL);
+    for (int round = 0; round < 2; round++) {
+        for (int ordinal = 0; ordinal < DEVICES; ordinal++) {
+            const struct device_context context = context_of(ordinal);
+            assert_int_equal(ops->fill(ops->self, context, NULL, 0x70000000, 1536, 0xFF), 0);
+            assert_filled(0x70000000, 1536, 0xFF, OWN_STREAM(1 + ordinal), context.handle);
+        }
+    }
+    assert_int_equal(driver.streams, DEVICES);
+    assert_int_equal(driver.flags, CU_STREAM_NON_BLOCKING); /* waits for nobody's legacy stream */
+    /* The stream goes with its context, and not before. */
+    device_driver_context_settled(&device, CONTEXT(0), false);
+    assert_int_equal(ops->fill(ops->self, context_of(0), NULL, 0x70000000, 512, 0), 0);
+    assert_filled(0x70000000, 512, 0, OWN_STREAM(1), CONTEXT(0));
+    device_driver_context_settled(&device, CONTEXT(0), true);
+    assert_int_equal(ops->fill(ops->self, context_of(1), NULL, 0x70000000, 512, 0), 0);
+    assert_filled(0x70000000, 512, 0, OWN_STREAM(2), CONTEXT(1));
+    assert_int_equal(ops->fill(ops->self, context_of(0), NULL, 0x70000000, 512, 0), 0);
+    assert_filled(0x70000000, 512, 0, OWN_STREAM(3), CONTEXT(0));
+    assert_int_equal(driver.destroyed, 0);
+}
+
+static void a_block_of_a_stream_is_filled_on_it(void **state) {
+    (void)state;
+    begin(NULL);
+    const struct device_stream created = {(void *)0x5000, false}, per_thread = {NULL, true};
+    assert_int_equal(ops->fill(ops->self, context_of(1), &created, 0x70000000, 512, 0), 0);
+    assert_filled(0x70000000, 512, 0, (CUstream)created.handle, CONTEXT(1));
+    assert_int_equal(ops->fill(ops->self, context_of(0), &per_thread, 0x70000000, 512, 0), 0);
+    assert_filled(0x70000000, 512, 0, CU_STREAM_PER_THREAD, CONTEXT(0));
+    assert_int_equal(driver.streams, 0);
+}
+
+static void a_fill_harms_no_capture_and_leaves_the_threads_mode(void **state) {
+    (void)state;
+    begin(NULL);
+    driver.mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    assert_int_equal(ops->fill(ops->self, context_of(0), NULL, 0x70000000, 512, 0), 0);
+    assert_int_equal(driver.fill.mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    assert_int_equal(driver.mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+static void of_two_first_fills_one_makes_the_stream(void **state) {
+    (void)state;
+    begin(NULL);
+    driver.beside = true;
+    assert_int_equal(ops->fill(ops->self, context_of(0), NULL, 0x70000000, 1024, 0), 0);
+    assert_filled(0x70000000, 1024, 0, OWN_STREAM(2), CONTEXT(0));
+    assert_int_equal(driver.streams, 2);
+    assert_int_equal(driver.destroyed, 1);
+}
+
+static void a_fill_that_fails_says_so(void **state) {
+    (void)state;
+    begin(NULL);
+    driver.create_fails = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(ops->fill(ops->self, context_of(1), NULL, 0x70000000, 512, 0), DEVICE_OUT_OF_MEMORY);
+    assert_int_equal(driver.fill.bytes, 0);
+    driver.create_fails = CUDA_SUCCESS;
+    driver.fill.fails = CUDA_ERROR_ILLEGAL_ADDRESS;
+    assert_int_equal(ops->fill(ops->self, context_of(1), NULL, 0x70000000, 512, 0), 700);
+    driver.fill.fails = CUDA_SUCCESS;
+    driver.fails = CUDA_ERROR_ILLEGAL_ADDRESS; /* the wait */
+    assert_int_equal(ops->fill(ops->self, context_of(1), NULL, 0x70000000, 512, 0), 700);
+    driver.push_fails = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    assert_int_equal(ops->fill(ops->self, context_of(1), NULL, 0x70000000, 512, 0), DEVICE_CONTEXT_DESTROYED);
+    assert_int_equal(driver.depth, 0);
+    assert_int_equal(driver.streams, 1);
+    static const char *const needed[] = {"cuMemsetD8Async", "cuStreamCreate", "cuStreamDestroy_v2"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        begin(needed[i]);
+        assert_null(ops->fill);
+    }
+    begin("cuThreadExchangeStreamCaptureMode");
+    assert_int_equal(ops->fill(ops->self, context_of(0), NULL, 0x70000000, 512, 0), 0);
+}
+
+/* ---- contexts and devices ---- */
+
 static int ordinal_of_current(void) {
     struct device_context context = {.ordinal = 77};
     assert_int_equal(ops->context_current(ops->self, &context), 0);
@@ -341,6 +496,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_context_that_cannot_be_entered_is_the_answer),
     cmocka_unit_test(without_memory_pools_there_are_no_segments_of_theirs),
     cmocka_unit_test(streams_are_named_as_the_plain_entry_points_know_them),
+    cmocka_unit_test(a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context),
+    cmocka_unit_test(a_block_of_a_stream_is_filled_on_it),
+    cmocka_unit_test(a_fill_harms_no_capture_and_leaves_the_threads_mode),
+    cmocka_unit_test(of_two_first_fills_one_makes_the_stream),
+    cmocka_unit_test(a_fill_that_fails_says_so),
     cmocka_unit_test(the_device_of_a_context_is_asked_for_once),
     cmocka_unit_test(more_contexts_than_are_remembered_are_asked_about),
     cmocka_unit_test(a_device_that_the_driver_does_not_tell_is_an_error),

@@ -10,9 +10,12 @@
 #include "device/runtime_only.h"
 
 static struct {
-    int device;           /* that is set */
-    int called_on;        /* device of the last call of memory or waiting, -1: none */
-    void *waited;         /* stream of the last wait for one */
+    int device;    /* that is set */
+    int called_on; /* device of the last call of memory or waiting, -1: none */
+    void *waited;  /* stream of the last wait for one */
+    void *filled;  /* address of the last fill */
+    size_t fill_bytes;
+    int fill_value, waits_after_fill;
     int last_error;       /* as the program would find it */
     int fails, set_fails; /* what calls of memory and waiting, and of cudaSetDevice answer */
 } runtime;
@@ -36,6 +39,19 @@ static int cuda_free(void *address) {
 static int memory_info(size_t *free_bytes, size_t *total_bytes) {
     *free_bytes = 3;
     *total_bytes = 4;
+    return called();
+}
+
+static int memory_fill(void *address, int value, size_t bytes) {
+    runtime.filled = address;
+    runtime.fill_bytes = bytes;
+    runtime.fill_value = value;
+    runtime.waits_after_fill = 0;
+    return called();
+}
+
+static int synchronize(void) {
+    runtime.waits_after_fill++;
     return called();
 }
 
@@ -64,10 +80,15 @@ static int get_last_error(void) {
 static const struct {
     const char *name;
     void *function;
-} functions[] = {{"cudaMalloc", (void *)cuda_malloc},       {"cudaFree", (void *)cuda_free},
-                 {"cudaDeviceSynchronize", (void *)called}, {"cudaStreamSynchronize", (void *)stream_synchronize},
-                 {"cudaMemGetInfo", (void *)memory_info},   {"cudaGetDevice", (void *)get_device},
-                 {"cudaSetDevice", (void *)set_device},     {"cudaGetLastError", (void *)get_last_error}};
+} functions[] = {{"cudaMalloc", (void *)cuda_malloc},
+                 {"cudaFree", (void *)cuda_free},
+                 {"cudaMemset", (void *)memory_fill},
+                 {"cudaDeviceSynchronize", (void *)synchronize},
+                 {"cudaStreamSynchronize", (void *)stream_synchronize},
+                 {"cudaMemGetInfo", (void *)memory_info},
+                 {"cudaGetDevice", (void *)get_device},
+                 {"cudaSetDevice", (void *)set_device},
+                 {"cudaGetLastError", (void *)get_last_error}};
 
 struct exports {
     const char *missing, *starts_work; /* NULL: none */
@@ -145,6 +166,25 @@ static void streams_are_waited_for_alone_where_that_can_be(void **state) {
     begin((struct exports){"cudaStreamSynchronize", "cudaLaunchKernel"});
     ops->stream_synchronize(ops->self, context_of(0), stream);
     assert_int_equal(runtime.called_on, 0);
+}
+
+static void a_fill_is_waited_for_where_work_may_be_under_way(void **state) {
+    (void)state;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        begin((struct exports){NULL, asynchronous ? "cudaLaunchKernel" : NULL});
+        assert_int_equal(ops->fill(ops->self, context_of(1), NULL, 0x70000000, 1024, 0xFF), 0);
+        assert_ptr_equal(runtime.filled, (void *)0x70000000);
+        assert_int_equal(runtime.fill_bytes, 1024);
+        assert_int_equal(runtime.fill_value, 0xFF);
+        assert_int_equal(runtime.waits_after_fill, asynchronous);
+        assert_int_equal(runtime.called_on, 1);
+        assert_int_equal(runtime.device, 0);
+        runtime.fails = 700;
+        assert_int_equal(ops->fill(ops->self, context_of(1), NULL, 0x70000000, 1024, 0xFF), 700);
+        assert_int_equal(runtime.last_error, 0); /* not the program's */
+    }
+    begin((struct exports){"cudaMemset", NULL});
+    assert_null(ops->fill);
 }
 
 static void calls_are_made_on_their_device_and_leave_the_programs(void **state) {
@@ -242,6 +282,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_runtime_must_allocate_and_free),
     cmocka_unit_test(what_starts_work_must_be_waited_for),
     cmocka_unit_test(streams_are_waited_for_alone_where_that_can_be),
+    cmocka_unit_test(a_fill_is_waited_for_where_work_may_be_under_way),
     cmocka_unit_test(calls_are_made_on_their_device_and_leave_the_programs),
     cmocka_unit_test(a_runtime_of_one_device_needs_no_calls_for_it),
     cmocka_unit_test(contexts_are_devices),
