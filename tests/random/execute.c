@@ -601,11 +601,5 @@ bool program_run(const struct program *program) {
     if (quiet(program->count)) free_all(program->count);
     figures_note();
     ask_judges();
-    if (atomic_load(&running.failed)) {
-        /* What it left behind is not the next one's concern. */
-        for (unsigned i = 0; i < program->devices; i++)
-            if (cudaSetDevice((int)i) == cudaSuccess) cudaDeviceReset();
-        cudaGetLastError();
-    }
     return !atomic_load(&running.failed);
 }

@@ -367,19 +367,6 @@ static void propose(struct generator *generator) {
     proposals[i].propose(generator);
 }
 
-/* What began is ended, so that nothing is left waiting. */
-static void finish(struct generator *generator) {
-    for (unsigned i = 0; i < GRAPHS_MAX; i++) {
-        const struct graph_state *graph = &generator->model.graphs[i];
-        if (graph->life != GRAPH_CAPTURING) continue;
-        generator->thread = graph->thread;
-        struct operation operation = begin_on(generator, DO_CAPTURE_END, graph->stream);
-        operation.graph = (uint8_t)i;
-        model_offer(&generator->model, &operation);
-    }
-    if (generator->model.held > 0) propose_release(generator);
-}
-
 void program_generate(struct program *program, uint64_t seed, const struct settings *settings) {
     struct generator *generator = calloc(1, sizeof *generator);
     if (generator == NULL) abort();
@@ -406,6 +393,6 @@ void program_generate(struct program *program, uint64_t seed, const struct setti
         else
             propose(generator);
     }
-    finish(generator);
+    model_finish(&generator->model);
     free(generator);
 }

@@ -176,7 +176,7 @@ static void tallies_print(void) {
 static int run_all(void) {
     struct program *program = program_new();
     struct settings settings;
-    uint64_t failures = 0;
+    bool failed = false;
     if (!settings_read(&settings)) return FAILED;
     for (uint64_t i = 0; i < options.count; i++) {
         const uint64_t seed = options.seed + i;
@@ -188,9 +188,12 @@ static int run_all(void) {
         printf("program %" PRIu64 "\n", seed);
         fflush(stdout);
         if (!run_limited(program)) {
-            failures++;
+            /* What it left behind is not to be blamed on the next one. */
             printf("failed %" PRIu64 "\n", seed);
-        } else if (seed % RESETS_ONE_IN == 0) {
+            failed = true;
+            break;
+        }
+        if (seed % RESETS_ONE_IN == 0) {
             for (unsigned k = 0; k < program->devices; k++)
                 if (cudaSetDevice((int)k) == cudaSuccess) cudaDeviceReset();
         }
@@ -202,7 +205,7 @@ static int run_all(void) {
         (void)getchar();
     }
     free(program);
-    return failures > 0 ? FAILED : 0;
+    return failed ? FAILED : 0;
 }
 
 /* ---- shrinking: each try is a process of its own, begun before this one ever called CUDA ---- */
@@ -240,6 +243,7 @@ static void cut(struct model *model, const struct program *whole, size_t first, 
     model_begin(model, rest);
     for (size_t i = 0; i < whole->count; i++)
         if (i < first || i >= first + count) model_offer(model, &whole->operations[i]);
+    model_finish(model);
 }
 
 static int shrink(void) {

@@ -144,8 +144,8 @@ static bool may_wait(const struct model *model, const struct operation *operatio
     case DO_CONTEXT_CREATE:
     case DO_CONTEXT_DESTROY:
         return true;
-    case DO_FREE:
-        return model->program->settings.free_waits;
+    case DO_FREE: /* of memory that was taken amid a capture, the driver's own free waits */
+        return model->program->settings.free_waits || model->captured;
     default:
         return false;
     }
@@ -207,7 +207,7 @@ static bool after_quiet(const struct model *model) {
 static bool is_possible(const struct model *model, const struct operation *operation) {
     const struct settings *settings = &model->program->settings;
     const struct context_state *context = &model->contexts[operation->context];
-    if (model->program->count >= OPERATIONS_MAX) return false;
+    if (model->program->count >= OPERATIONS_MAX - (operation->kind == DO_CAPTURE_END ? 0 : GRAPHS_MAX)) return false;
     if (!context->alive && operation->kind != DO_CONTEXT_CREATE) return false;
     if (model_is_unsafe(operation->kind) && captures_forbid(model, operation->thread)) return false;
     if (model->held > 0 && may_wait(model, operation)) return false;
@@ -489,6 +489,14 @@ unsigned model_lacks(struct model *model, const struct operation *operation) {
 
 /* ---- taking it in ---- */
 
+/* The point of an allocation or free in stream order. What other streams did, or will do, is not ordered by it: it need
+ * not be work. */
+static void stream_mark(struct model *model, const struct step *step, unsigned index) {
+    struct stream_state *stream = &model->streams[index];
+    clock_join(&stream->clock, &step->host);
+    stream->clock.of[stream->lane] = ++model->lane_counts[stream->lane];
+}
+
 static struct clock *stream_submit(struct model *model, const struct step *step, unsigned index) {
     struct stream_state *stream = &model->streams[index];
     stream->clock = stream_before(model, step, index);
@@ -548,6 +556,7 @@ static void capture_take(struct model *model, const struct operation *operation)
                                       .mode = operation->other};
         model->streams[operation->stream].graph = operation->graph;
         model->contexts[operation->context].captures++;
+        model->captured = true;
         return;
     }
     graph->life = GRAPH_READY;
@@ -621,7 +630,7 @@ static void step_take(struct model *model, struct step *step, struct operation *
                                  .device = (uint8_t)model->contexts[operation->context].device,
                                  .bytes = operation->bytes};
         if (operation->kind == DO_ALLOC) break;
-        stream_submit(model, step, stream);
+        stream_mark(model, step, stream);
         block_use(model, operation->block, true, stream);
         break;
     case DO_FREE:
@@ -629,7 +638,7 @@ static void step_take(struct model *model, struct step *step, struct operation *
         model->blocks[operation->block].life = BLOCK_FREED;
         break;
     case DO_FREE_ASYNC:
-        stream_submit(model, step, stream);
+        stream_mark(model, step, stream);
         model->blocks[operation->block].life = BLOCK_FREED;
         break;
     case DO_KERNEL:
@@ -684,6 +693,21 @@ static void step_take(struct model *model, struct step *step, struct operation *
     default:
         break;
     }
+}
+
+void model_finish(struct model *model) {
+    for (unsigned i = 0; i < GRAPHS_MAX; i++) {
+        const struct graph_state *graph = &model->graphs[i];
+        if (graph->life != GRAPH_CAPTURING) continue;
+        const struct operation end = {.kind = DO_CAPTURE_END,
+                                      .thread = graph->thread,
+                                      .context = graph->context,
+                                      .stream = graph->stream,
+                                      .graph = (uint8_t)i};
+        model_offer(model, &end);
+    }
+    const struct operation release = {.kind = DO_RELEASE};
+    model_offer(model, &release);
 }
 
 bool model_offer(struct model *model, const struct operation *offered) {

@@ -88,6 +88,7 @@ struct model {
     struct block_state blocks[BLOCKS_MAX];
     struct graph_state graphs[GRAPHS_MAX];
     unsigned lanes;
+    bool captured; /* anything, ever */
     unsigned held; /* kernels that wait to be released */
     uint16_t lane_counts[LANES_MAX];
     uint32_t stamps;
@@ -102,6 +103,9 @@ void model_begin(struct model *model, struct program *program);
 
 /* Takes the operation into the program, or refuses it and changes nothing. */
 bool model_offer(struct model *model, const struct operation *operation);
+
+/* Ends the captures that are still open, and releases kernels that wait for it. */
+void model_finish(struct model *model);
 
 /* The first stream of whose work `operation` (a kernel, memset, read-back, launch or free in stream order, or a free)
  * lacks the end, so that it is refused; STREAMS_MAX when there is none, or only a stream that is gone. */

@@ -108,7 +108,7 @@ class Run:
                 elif len(words) == 2:
                     tally[words[0]] += int(words[1])
             last = max(last, seed)
-            whole = last == end - 1 and process.returncode == (1 if failed else 0)
+            whole = process.returncode == 1 if last in failed else last == end - 1 and process.returncode == 0
             if not whole or err.strip():
                 how = f"killed by signal {-process.returncode}" if process.returncode < 0 else f"exit status {process.returncode}"
                 failures.append(Failure(last, self.mode, [*lines, how, *err.strip().splitlines()[:60]]))
