@@ -133,6 +133,90 @@ static void captures_side_by_side(void **state) {
     everyone(capture_and_allocate);
 }
 
+/* Graphs with memory of their own, and of what is around them; green contexts that come and go beside. */
+static void *launch_graphs(void *argument) {
+    const struct sim_kernel kernel = {.microseconds = 10};
+    CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUevent forked, joined;
+    CHECK(cuCtxSetCurrent(shared));
+    CHECK(cuThreadExchangeStreamCaptureMode(&relaxed));
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING), side = new_stream(0);
+    CHECK(cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING));
+    for (int round = 0; round < ROUNDS / 4; round++) {
+        CUdeviceptr memory;
+        CUgraph graph;
+        CUgraphExec exec;
+        const bool left = round % 2 == 0;
+        CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        CHECK(cuMemAllocAsync(&memory, 3 << 20, stream));
+        CHECK(cuEventRecord(forked, stream));
+        CHECK(cuStreamWaitEvent(side, forked, 0));
+        CHECK((CUresult)sim_launch(&kernel, side));
+        CHECK(cuMemsetD8Async(memory, 1, 4096, stream));
+        CHECK(cuEventRecord(joined, side));
+        CHECK(cuStreamWaitEvent(stream, joined, 0));
+        if (!left) CHECK(cuMemFreeAsync(memory, stream));
+        CHECK(cuStreamEndCapture(stream, &graph));
+        CHECK(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+        CHECK(cuGraphLaunch(exec, stream));
+        CHECK(cuGraphLaunch(exec, round % 4 == 0 ? CU_STREAM_PER_THREAD : stream));
+        if (round % 8 == 0) CHECK(cuStreamSynchronize(stream));
+        if (round % 3 == 0) CHECK(cuDeviceGraphMemTrim(0));
+        CHECK(cuGraphExecDestroy(exec));
+        CHECK(cuGraphDestroy(graph));
+        if (left) CHECK(cuMemFreeAsync(memory, round % 4 == 0 ? CU_STREAM_PER_THREAD : stream));
+    }
+    CHECK(cuEventDestroy(forked));
+    CHECK(cuEventDestroy(joined));
+    return argument;
+}
+
+static void *come_and_go_in_green(void *argument) {
+    const struct sim_kernel kernel = {.microseconds = 10};
+    CUdevResource all;
+    CUdevResourceDesc description;
+    CUevent event;
+    CHECK(cuCtxSetCurrent(shared));
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    CHECK(cuDevResourceGenerateDesc(&description, &all, 1));
+    for (int round = 0; round < ROUNDS / 4; round++) {
+        CUgreenCtx green;
+        CUstream stream;
+        CUcontext context;
+        CHECK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+        CHECK(cuCtxFromGreenCtx(&context, green));
+        CHECK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+        CHECK((CUresult)sim_launch(&kernel, stream));
+        CHECK(cuGreenCtxWaitEvent(green, event));
+        CHECK(cuCtxSetCurrent(context));
+        CHECK((CUresult)sim_launch(&kernel, NULL));
+        CHECK(cuGreenCtxRecordEvent(green, event));
+        CHECK(cuCtxSetCurrent(shared));
+        CHECK(cuGreenCtxDestroy(green));
+    }
+    CHECK(cuEventSynchronize(event));
+    CHECK(cuEventDestroy(event));
+    return argument;
+}
+
+static void *half_of_each(void *argument) {
+    return (intptr_t)argument % 2 == 0 ? launch_graphs(argument) : come_and_go_in_green(argument);
+}
+
+static void graphs_and_green_contexts_side_by_side(void **state) {
+    (void)state;
+    everyone(half_of_each);
+    CHECK(cuCtxSynchronize());
+    assert_int_equal(sim_pending(NULL), 0);
+    cuuint64_t used;
+    CHECK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+    assert_int_equal(used, 0);
+    CHECK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &used));
+    assert_int_equal(used, 0);
+}
+
 /* Threads come and go; their per-thread streams with them. */
 static void *work_once(void *argument) {
     const struct sim_kernel kernel = {.microseconds = 10};
@@ -153,6 +237,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(events_order_streams),
     cmocka_unit_test(contexts_are_synchronised_from_all_sides),
     cmocka_unit_test(captures_side_by_side),
+    cmocka_unit_test(graphs_and_green_contexts_side_by_side),
     cmocka_unit_test(threads_end_before_their_work),
 };
 TESTING_MAIN(tests)
