@@ -129,6 +129,13 @@ enum poolcuda_pass_reason { POOLCUDA_PASS_REASONS(POOLCUDA_ENUM_PASS) POOLCUDA_P
 enum poolcuda_event_type { POOLCUDA_EVENT_none, POOLCUDA_EVENT_TYPES(POOLCUDA_ENUM_EVENT) POOLCUDA_EVENT_COUNT };
 #undef POOLCUDA_ENUM_EVENT
 
+/* Ids of streams, unique in the process: with none of the upper bits, a created stream, by our own number. `context`
+ * numbers the contexts as they came to be known. */
+#define POOLCUDA_STREAM_LEGACY (UINT64_C(1) << 61)     /* + context: the legacy default stream */
+#define POOLCUDA_STREAM_PER_THREAD (UINT64_C(1) << 62) /* + thread << 24 + context (24 bits of it): a thread's own */
+#define POOLCUDA_STREAM_DRIVER (UINT64_C(1) << 63)     /* + the number that cuStreamGetId tells */
+#define POOLCUDA_STREAM_THREAD_SHIFT 24
+
 enum poolcuda_kind { POOLCUDA_KIND_PLAIN = 1, POOLCUDA_KIND_ASYNC = 2 }; /* of segments, never mixed */
 
 enum poolcuda_state { POOLCUDA_STARTING = 0, POOLCUDA_RUNNING = 1, POOLCUDA_ENDED = 2 }; /* of the process */
@@ -202,7 +209,7 @@ struct poolcuda_pool {
     uint64_t sequence;           /* changes; see Truth above */
     uint32_t state;              /* enum poolcuda_pool_state */
     uint32_t kind;               /* enum poolcuda_kind */
-    uint64_t context;            /* the context's handle, an opaque number */
+    uint64_t context;            /* handle of the context, of the async kind that of the memory pool: opaque numbers */
     uint64_t generation;         /* 1, 2, … for each life of a handle; unique in the process */
     int32_t device;              /* ordinal in the process, −1 when unknown */
     uint32_t limited;            /* 1 when `limit_bytes` is in force */
@@ -224,7 +231,7 @@ struct poolcuda_pool {
 struct poolcuda_cell {
     uint32_t pool; /* index of its pool record + 1; 0: unused */
     uint32_t reserved0;
-    uint64_t stream; /* the stream's id, 0 for what belongs to no stream */
+    uint64_t stream; /* the stream's id; 0 for what belongs to no stream, and for streams that found no cell */
     uint64_t thread; /* reserved for cells per thread, 0 */
     POOLCUDA_CELL_COUNTERS(POOLCUDA_FIELD)
     uint64_t reserved[9];

@@ -9,13 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define BUCKETS 256
+#include "poolcuda/stats.h"
 
-/* The upper bits keep the four kinds of numbers apart. */
-#define ID_LEGACY ((uint64_t)1 << 61)
-#define ID_PER_THREAD ((uint64_t)1 << 62)
-#define ID_DRIVER ((uint64_t)1 << 63)
-#define THREAD_SHIFT 24 /* below: the context's serial, which so may repeat after 16 million contexts */
+#define BUCKETS 256
 
 struct known_stream {
     struct known_stream *next;
@@ -106,9 +102,10 @@ static int identify_default(struct device_driver *driver, CUstream stream, struc
     if (!device_driver_context_known(driver, identity->context, LIVE_FOUND)) return DEVICE_OK;
     const uint64_t serial = device_driver_context_serial(driver, identity->context.handle);
     if (!serial) return DEVICE_OK;
-    identity->id = stream == CU_STREAM_LEGACY ? ID_LEGACY | serial
-                                              : ID_PER_THREAD | thread_number() << THREAD_SHIFT |
-                                                    (serial & (((uint64_t)1 << THREAD_SHIFT) - 1));
+    identity->id = stream == CU_STREAM_LEGACY
+                       ? POOLCUDA_STREAM_LEGACY | serial
+                       : POOLCUDA_STREAM_PER_THREAD | thread_number() << POOLCUDA_STREAM_THREAD_SHIFT |
+                             (serial & (((uint64_t)1 << POOLCUDA_STREAM_THREAD_SHIFT) - 1));
     /* Of the one only its thread may call; an event on the other would hold up every blocking stream. */
     identity->recordable = false;
     identity->lasting = true;
@@ -152,7 +149,7 @@ static int stream_identify(void *self, struct device_stream stream, struct devic
     if (code != DEVICE_OK) return code;
     if (!device_driver_context_known(driver, identity->context, LIVE_FOUND)) return DEVICE_OK;
     /* Nobody tells when it ends, so only its own calls may touch it. */
-    identity->id = ID_DRIVER | id;
+    identity->id = POOLCUDA_STREAM_DRIVER | id;
     return DEVICE_OK;
 }
 

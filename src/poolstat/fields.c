@@ -48,8 +48,9 @@ static const struct field pool_fields[] = {
     {"pool", "number", "number of the pool in its process, as events name it"},
     {"device", "number", "ordinal of the GPU in the process; null when unknown"},
     {"kind", "word", "of its segments: plain (cudaMalloc) or async (cudaMallocAsync)"},
-    {"context", "handle", "CUDA context"},
-    {"generation", "number", "which life of this context's handle, unique in the process"},
+    {"context", "handle", "CUDA context; null for async segments, which belong to none"},
+    {"memory_pool", "handle", "the driver's memory pool that async segments come from; null for plain ones"},
+    {"generation", "number", "which life of that handle, unique in the process"},
     {"uuid", "text", "of the GPU"},
     {"pci", "text", "address of the GPU"},
     {"device_total_bytes", "bytes", "memory of the GPU"},
@@ -81,9 +82,11 @@ static const struct field latency_fields[] = {
 };
 
 static const struct field stream_fields[] = {
-    {"stream", "number", "id of the stream; 0: what belongs to no stream"},
-    {"thread", "number", "id of the thread; 0: all"},
-    {"live_bytes", "bytes", "rounded size of the blocks that the program holds"},
+    {"stream", "text",
+     "a number: a stream that was created, in that order; legacy, thread N: default streams; driver N: one whose "
+     "creation was not seen, by cuStreamGetId; none: of no stream, or of those beyond the table"},
+    {"stream_id", "handle", "of the stream, unique in the process; 0x0: none"},
+    {"live_bytes", "bytes", "rounded size of the blocks that were allocated on it and are the program's"},
     {"requested_bytes", "bytes", "what the program asked for in these blocks"},
     {"hit_rate", "0 to 1", "hits / allocs"},
 };

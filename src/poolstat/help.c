@@ -60,10 +60,16 @@ static char *size_default(uint64_t mebibytes) {
     return memory_format("%" PRIu64, mebibytes);
 }
 
-/* The word number `index` of a text such as "sync, event". */
+/* The word number `index` of a text such as "none, zero or poison". */
 static char *word_default(const char *words, uint64_t index) {
-    for (; index > 0 && strchr(words, ',') != NULL; index--) words = strchr(words, ',') + 2;
-    return memory_format("%.*s", (int)strcspn(words, ","), words);
+    static const char gap[] = " ,";
+    for (;;) {
+        words += strspn(words, gap);
+        const size_t length = strcspn(words, gap);
+        const bool is_or = length == 2 && memcmp(words, "or", 2) == 0;
+        if (length == 0 || (!is_or && index-- == 0)) return memory_format("%.*s", (int)length, words);
+        words += length;
+    }
 }
 
 #define DEFAULT_FLAG(initial, range) memory_format("%u", (unsigned)(initial))

@@ -31,6 +31,10 @@ static json_t *ordinal(int32_t value) {
     return value < 0 ? json_null() : json_integer(value);
 }
 
+static json_t *handle(uint64_t value) {
+    return json_string(text_handle(value).s);
+}
+
 static json_t *word(const char *text) {
     return text == NULL ? json_null() : json_string(text);
 }
@@ -206,8 +210,8 @@ static json_t *streams(const struct segment_pool *pool) {
         struct counters counters;
         derive_cell_counters(cell, &counters);
         json_t *object = json_object();
-        set(object, "stream", integer(cell->stream));
-        set(object, "thread", integer(cell->thread));
+        set(object, "stream", json_string(words_stream(cell->stream).s));
+        set(object, "stream_id", handle(cell->stream));
         set(object, "live_bytes", integer(derive_difference(cell->alloc_live_bytes, cell->freed_live_bytes)));
         set(object, "requested_bytes",
             integer(derive_difference(cell->alloc_requested_bytes, cell->freed_requested_bytes)));
@@ -226,7 +230,8 @@ static json_t *pool(const struct segment_pool *pool) {
     set(object, "pool", integer(pool->number));
     set_device(object, record);
     set(object, "kind", word(words_kind(record)));
-    set(object, "context", json_string(text_handle(record->context).s));
+    set(object, "context", record->kind == POOLCUDA_KIND_PLAIN ? handle(record->context) : json_null());
+    set(object, "memory_pool", record->kind == POOLCUDA_KIND_ASYNC ? handle(record->context) : json_null());
     set(object, "generation", integer(record->generation));
     set(object, "limit_bytes", record->limited ? integer(record->limit_bytes) : json_null());
     set(object, "max_split_bytes", integer(record->max_split_bytes));

@@ -135,7 +135,8 @@ static void print_pool_identity(const struct options *options, const struct pool
     put_safe_line(&grid, group, "pci", record->pci, sizeof(record->pci));
     put_line(&grid, group, "device_total_bytes",
              text_bytes(record->device_total_bytes ? record->device_total_bytes : TEXT_UNKNOWN).s);
-    put_line(&grid, group, "context", text_handle(record->context).s);
+    put_line(&grid, group, record->kind == POOLCUDA_KIND_ASYNC ? "memory_pool" : "context",
+             text_handle(record->context).s);
     put_line(&grid, group, "generation", text_count(record->generation).s);
     put_line(&grid, group, "limit_bytes", text_bytes(record->limited ? record->limit_bytes : TEXT_UNKNOWN).s);
     put_line(&grid, group, "max_split_bytes", text_bytes(record->max_split_bytes).s);
@@ -222,19 +223,21 @@ static void print_latency(const struct options *options, const struct poolcuda_p
 
 static void print_streams(const struct options *options, const struct segment_pool *pool) {
     struct grid grid = {0};
-    static const char *const columns[] = {"STREAM", "THREAD", "LIVE", "REQUESTED", "ALLOCS", "FREES", "HIT RATE"};
-    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) grid_column(&grid, columns[i], GRID_RIGHT);
+    static const char *const columns[] = {"STREAM", "LIVE", "REQUESTED", "ALLOCS", "HITS", "FREES", "HIT RATE"};
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+        grid_column(&grid, columns[i], i == 0 ? GRID_LEFT : GRID_RIGHT);
     for (size_t i = 0; i < pool->cell_count; i++) {
         const struct poolcuda_cell *cell = &pool->cells[i];
-        grid_put(&grid, cell->stream == 0 ? "none" : text_count(cell->stream).s);
-        grid_put(&grid, cell->thread == 0 ? "all" : text_count(cell->thread).s);
+        if (cell->allocs == 0 && cell->frees == 0) continue; /* one that only freed what others had allocated */
+        grid_put(&grid, words_stream(cell->stream).s);
         grid_put(&grid, text_bytes(derive_difference(cell->alloc_live_bytes, cell->freed_live_bytes)).s);
         grid_put(&grid, text_bytes(derive_difference(cell->alloc_requested_bytes, cell->freed_requested_bytes)).s);
         grid_put(&grid, text_count(cell->allocs).s);
+        grid_put(&grid, text_count(cell->hits).s);
         grid_put(&grid, text_count(cell->frees).s);
         grid_put(&grid, text_ratio(derive_ratio(cell->hits, cell->allocs)).s);
     }
-    printf("\n  Streams\n");
+    printf("\n  Streams, by where the blocks were allocated\n");
     print_table(&grid, options);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "words.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +36,29 @@ const char *words_oom_reason(const struct poolcuda_event *event) {
     static const char *const words[] = {[POOLCUDA_OOM_DRIVER] = "driver", [POOLCUDA_OOM_LIMIT] = "limit"};
     if (event->type != POOLCUDA_EVENT_oom && event->type != POOLCUDA_EVENT_oom_retry) return NULL;
     return WORD_AT(words, event->reason);
+}
+
+static struct text of_context(struct text stream, uint64_t context) {
+    const size_t length = strlen(stream.s);
+    if (context > 1) snprintf(stream.s + length, sizeof(stream.s) - length, ", context %" PRIu64, context);
+    return stream;
+}
+
+struct text words_stream(uint64_t id) {
+    struct text text = {"none"};
+    const uint64_t low = (UINT64_C(1) << POOLCUDA_STREAM_THREAD_SHIFT) - 1;
+    if (id & POOLCUDA_STREAM_DRIVER) {
+        snprintf(text.s, sizeof(text.s), "driver %" PRIu64, id & ~POOLCUDA_STREAM_DRIVER);
+    } else if (id & POOLCUDA_STREAM_PER_THREAD) {
+        snprintf(text.s, sizeof(text.s), "thread %" PRIu64,
+                 (id & ~POOLCUDA_STREAM_PER_THREAD) >> POOLCUDA_STREAM_THREAD_SHIFT);
+        return of_context(text, id & low);
+    } else if (id & POOLCUDA_STREAM_LEGACY) {
+        return of_context((struct text){"legacy"}, id & ~POOLCUDA_STREAM_LEGACY);
+    } else if (id != 0) {
+        snprintf(text.s, sizeof(text.s), "%" PRIu64, id);
+    }
+    return text;
 }
 
 struct text words_uuid(const struct poolcuda_pool *record) {

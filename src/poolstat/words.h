@@ -14,6 +14,10 @@ const char *words_kind(const struct poolcuda_pool *record);
 const char *words_event_type(const struct poolcuda_event *event);
 const char *words_oom_reason(const struct poolcuda_event *event); /* NULL also where there is no reason */
 
+/* A stream's id: "none", "7" (created), "legacy", "thread 3", "driver 12"; of other contexts than the first with
+ * ", context N". */
+struct text words_stream(uint64_t id);
+
 struct text words_uuid(const struct poolcuda_pool *record); /* "GPU-…", or "-" when unknown */
 
 #endif

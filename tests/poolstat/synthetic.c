@@ -156,15 +156,31 @@ static void fill_plain_pool(struct poolcuda_header *header) {
     if (has("negative")) none->freed_live_bytes = 1000 * MIB;
 }
 
-/* Device 0, async: reserved 32 MiB = live 8 + ordered 24. */
+static void fill_stream(struct poolcuda_header *header, uint32_t index, uint64_t stream, uint64_t allocs, uint64_t hits,
+                        uint64_t live) {
+    struct poolcuda_cell *cell = open_cell(header, index, 2, stream);
+    cell->allocs = allocs;
+    cell->hits = hits;
+    cell->frees = allocs / 2;
+    cell->alloc_requested_bytes = cell->alloc_live_bytes = live;
+}
+
+/* Device 0, async: reserved 32 MiB = live 8 + ordered 20 + waiting 4, over a stream of each kind. */
 static void fill_async_pool(struct poolcuda_header *header) {
     struct poolcuda_pool *pool = open_pool(header, 1, 0, POOLCUDA_KIND_ASYNC);
-    struct poolcuda_cell *cell = open_cell(header, 2, 2, 9);
     pool->reserved_bytes = pool->peak_reserved_bytes = 32 * MIB;
-    pool->ordered_bytes = pool->largest_free_bytes = 24 * MIB;
-    cell->allocs = 100;
-    cell->hits = 45;
-    cell->alloc_requested_bytes = cell->alloc_live_bytes = 8 * MIB;
+    pool->ordered_bytes = pool->largest_free_bytes = 20 * MIB;
+    pool->waiting_bytes = 4 * MIB;
+    pool->fences = 5;
+    pool->miss_fences = 2;
+    pool->stream_marks = 31;
+    pool->proved_blocks = 17;
+    open_cell(header, 2, 2, 0); /* of no stream: nothing */
+    fill_stream(header, 3, 9, 40, 15, 4 * MIB);
+    fill_stream(header, 4, POOLCUDA_STREAM_LEGACY | 1, 20, 10, MIB);
+    fill_stream(header, 5, POOLCUDA_STREAM_LEGACY | 2, 10, 5, MIB);
+    fill_stream(header, 6, POOLCUDA_STREAM_PER_THREAD | UINT64_C(3) << POOLCUDA_STREAM_THREAD_SHIFT | 1, 20, 10, MIB);
+    fill_stream(header, 7, POOLCUDA_STREAM_DRIVER | 12, 10, 5, MIB);
 }
 
 static void fill_pools(struct poolcuda_header *header) {

@@ -25,9 +25,9 @@ def each_process_and_device_has_a_row():
     with one_guest() as (folder, started):
         title, first, second = rows(poolstat(folder=folder))
         expect(title, "PID COMMAND DEV LIVE RESERVED CACHED PEAK HITS EXTFRAG".split())
-        # Device 0 is the sum of its two pools: 40 + 8, 64 + 32, 24 + 24, 80 + 32 MiB; 945 hits of 1100; 1 − 24/48.
+        # Device 0 is the sum of its two pools: 40 + 8, 64 + 32, 24 + 24, 80 + 32 MiB; 945 hits of 1100; 1 − 20/48.
         expect(first, [str(started.pid), "synthetic", "0", "48.0", "MiB", "96.0", "MiB", "48.0", "MiB", "112", "MiB",
-                       "85.9%", "50.0%"])
+                       "85.9%", "58.3%"])
         expect(second, [str(started.pid), "synthetic", "1", "0", "B", "0", "B", "0", "B", "0", "B", "-", "0.0%"])
 
 
@@ -80,8 +80,9 @@ def json_has_the_sums_of_each_device():
         first, second = process["devices"]
         wanted = {"device": 0, "pools": 2, "live_bytes": 48 * MIB, "requested_bytes": 44 * MIB,
                   "reserved_bytes": 96 * MIB, "cached_bytes": 48 * MIB, "peak_reserved_bytes": 112 * MIB,
-                  "allocs": 1100, "hits": 945, "largest_free_bytes": 24 * MIB, "stranded_bytes": 42 * MIB,
-                  "hit_rate": round(945 / 1100, 6), "external_fragmentation": 0.5, "utilisation": 0.5,
+                  "allocs": 1100, "hits": 945, "largest_free_bytes": 20 * MIB, "stranded_bytes": 42 * MIB,
+                  "hit_rate": round(945 / 1100, 6), "external_fragmentation": round(1 - 20 / 48, 6), "utilisation": 0.5,
+                  "ordered_bytes": 20 * MIB, "waiting_bytes": 12 * MIB, "fences": 5, "proved_blocks": 17,
                   "approximate": False, "pci": "0000:17:00.0", "uuid": "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"}
         expect({name: first[name] for name in wanted}, wanted, "device 0")
         wanted = {"device": 1, "live_bytes": 0, "hit_rate": None, "utilisation": None, "internal_fragmentation": None,

@@ -194,7 +194,9 @@ def help_and_version_go_to_stdout():
                                 (["help"], "POOLSTAT_LIBRARY"), (["show", "--help"], "Usage"),
                                 (["run", "--help"], "Usage"), (["--version"], "poolstat 0."),
                                 (["help", "fields"], "external_fragmentation"),
-                                (["help", "config"], "POOL_HEADROOM_MB   256      0 to 16777216")):
+                                (["help", "config"], "POOL_HEADROOM_MB   256      0 to 16777216"),
+                                (["help", "config"], "POOL_FREE          sync     sync or event"),
+                                (["help", "config"], "POOL_FILL          none     none, zero or poison")):
             result = poolstat(*arguments, folder=folder)
             expect((result.code, result.err), (0, ""), f"{arguments}")
             expect_in(part, result.out)

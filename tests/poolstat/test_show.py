@@ -25,7 +25,9 @@ def pool_has_its_figures_and_what_follows_from_them():
                            "peak_utilisation": 0.75, "external_fragmentation": 0.5, "internal_fragmentation": 0.1,
                            "approximate": False}, f"pool 1 {words}")
             select(later, {"pool": 2, "kind": "async", "limit_bytes": None, "live_bytes": 8 * MIB, "hit_rate": 0.45,
-                           "ordered_bytes": 24 * MIB, "external_fragmentation": 0.0}, "pool 2")
+                           "ordered_bytes": 20 * MIB, "waiting_bytes": 4 * MIB, "cached_bytes": 24 * MIB, "frees": 50,
+                           "fences": 5, "miss_fences": 2, "stream_marks": 31, "proved_blocks": 17,
+                           "external_fragmentation": round(1 - 20 / 24, 6)}, "pool 2")
             select(empty, {"pool": 3, "device": 1, "hit_rate": None, "size_classes": [], "streams": []}, "pool 3")
 
 
@@ -44,10 +46,41 @@ def classes_latencies_and_streams_are_listed():
             {"at_least_ns": 131072, "below_ns": 262144, "hit_samples": 0, "misses": 100},
             {"at_least_ns": 2147483648, "below_ns": None, "hit_samples": 0, "misses": 1}])
         none, seven = pool["streams"]
-        select(none, {"stream": 0, "allocs": 800, "hits": 720, "live_bytes": 32 * MIB, "requested_bytes": 30 * MIB,
-                      "hit_rate": 0.9}, "stream 0")
-        select(seven, {"stream": 7, "allocs": 200, "frees": 200, "live_bytes": 8 * MIB, "requested_bytes": 6 * MIB},
+        select(none, {"stream": "none", "stream_id": "0x0", "allocs": 800, "hits": 720, "live_bytes": 32 * MIB, "requested_bytes": 30 * MIB,
+                      "hit_rate": 0.9}, "no stream")
+        select(seven, {"stream": "7", "stream_id": "0x7", "allocs": 200, "frees": 200, "live_bytes": 8 * MIB, "requested_bytes": 6 * MIB},
                "stream 7")
+
+
+@case
+def streams_have_names_by_their_kind():
+    with one_guest() as (folder, started):
+        pool = document("show", started.pid, folder=folder)["process"]["pools"][1]
+        expect([(stream["stream"], stream["stream_id"]) for stream in pool["streams"]],
+               [("none", "0x0"), ("9", "0x9"), ("legacy", "0x2000000000000001"),
+                ("legacy, context 2", "0x2000000000000002"), ("thread 3", "0x4000000003000001"),
+                ("driver 12", "0x800000000000000c")])
+        select(pool["streams"][4], {"allocs": 20, "hits": 10, "frees": 10, "live_bytes": MIB, "hit_rate": 0.5}, "thread 3")
+        out = poolstat("show", started.pid, folder=folder).out
+        table = out[out.index("Pool 2: "):out.index("Pool 3: ")].split("  Streams, by where")[1].splitlines()[1:]
+        expect([re.split("  +", line.strip()) for line in table if line], [
+            ["STREAM", "LIVE", "REQUESTED", "ALLOCS", "HITS", "FREES", "HIT RATE"],
+            ["9", "4.00 MiB", "4.00 MiB", "40", "15", "20", "37.5%"],
+            ["legacy", "1.00 MiB", "1.00 MiB", "20", "10", "10", "50.0%"],
+            ["legacy, context 2", "1.00 MiB", "1.00 MiB", "10", "5", "5", "50.0%"],
+            ["thread 3", "1.00 MiB", "1.00 MiB", "20", "10", "10", "50.0%"],
+            ["driver 12", "1.00 MiB", "1.00 MiB", "10", "5", "5", "50.0%"]])
+
+
+@case
+def the_handle_of_a_pool_is_its_contexts_or_its_memory_pools():
+    with one_guest() as (folder, started):
+        plain, later, _ = document("show", started.pid, folder=folder)["process"]["pools"]
+        expect((plain["context"], plain["memory_pool"]), ("0xffff800000001000", None))
+        expect((later["context"], later["memory_pool"]), (None, "0xffff800000001001"))
+        out = poolstat("show", started.pid, folder=folder).out
+        for line in r"context +0xffff800000001000  CUDA context", r"memory pool +0xffff800000001001  the driver's":
+            expect(len(re.findall(line, out)), 1, line)
 
 
 @case
