@@ -291,6 +291,40 @@ static void streams_run_side_by_side(void **state) {
     CHECK(cuCtxSynchronize());
 }
 
+static _Atomic(int) arrivals;
+
+static void note_arrival(void *argument, void *const *pointers) {
+    int *arrived;
+    (void)pointers;
+    memcpy(&arrived, argument, sizeof(arrived));
+    *arrived = atomic_fetch_add(&arrivals, 1) + 1;
+}
+
+/* The device runs 128 things at once; only then does it matter who is first in the queue. */
+static void the_higher_priority_goes_first_on_a_busy_device(void **state) {
+    (void)state;
+    enum { AT_ONCE = 128 };
+    static int low_arrived, high_arrived;
+    int *const low_place = &low_arrived, *const high_place = &high_arrived;
+    CUstream low, high;
+    fresh_context();
+    CHECK(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
+    CHECK(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, -5));
+    const struct sim_kernel some_time = {.microseconds = 50000};
+    for (int i = 1; i < AT_ONCE; i++) hold_stream(new_stream(CU_STREAM_NON_BLOCKING));
+    CHECK((CUresult)sim_launch(&some_time, new_stream(CU_STREAM_NON_BLOCKING)));
+    struct sim_kernel noted = {
+        .microseconds = 1000, .run = note_arrival, .argument = &low_place, .argument_bytes = sizeof(low_place)};
+    CHECK((CUresult)sim_launch(&noted, low));
+    noted.argument = &high_place;
+    CHECK((CUresult)sim_launch(&noted, high));
+    CHECK(cuStreamSynchronize(low));
+    sim_release_kernels();
+    CHECK(cuCtxSynchronize());
+    assert_int_equal(high_arrived, 1);
+    assert_int_equal(low_arrived, 2);
+}
+
 static void a_stream_unseen_by_hooks_works_alike(void **state) {
     (void)state;
     void *stream;
@@ -426,6 +460,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_stream_blocks_the_submitter),
     cmocka_unit_test(a_full_stream_blocks_a_graph_too),
     cmocka_unit_test(streams_run_side_by_side),
+    cmocka_unit_test(the_higher_priority_goes_first_on_a_busy_device),
     cmocka_unit_test(a_stream_unseen_by_hooks_works_alike),
     cmocka_unit_test(kernel_fault_fails_the_context),
     cmocka_unit_test(a_kernel_reaches_a_peers_memory_only_when_enabled),

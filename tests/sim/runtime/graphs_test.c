@@ -211,11 +211,43 @@ static void memory_of_a_graph_is_freed_by_a_call_or_a_launch(void **state) {
     CHECK_CUDA(cudaStreamDestroy(stream));
 }
 
+static void captures_add_to_a_graph_and_may_choose_what_comes_next(void **state) {
+    (void)state;
+    cudaStream_t stream;
+    cudaGraph_t graph, ended;
+    cudaGraphNode_t root;
+    cudaEvent_t event;
+    cudaGraphExec_t executable;
+    size_t count = 0;
+    int runs = 0;
+    CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaEventCreate(&event));
+    CHECK_CUDA(cudaGraphCreate(&graph, 0));
+    CHECK_CUDA(cudaGraphAddEmptyNode(&root, graph, NULL, 0));
+    CHECK_CUDA(cudaStreamBeginCaptureToGraph(stream, graph, &root, NULL, 1, cudaStreamCaptureModeGlobal));
+    CHECK_CUDA(cudaLaunchHostFunc(stream, count_run, &runs));
+    CHECK_CUDA(cudaStreamUpdateCaptureDependencies(stream, &root, NULL, 1, cudaStreamAddCaptureDependencies));
+    CHECK_CUDA(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal));
+    CHECK_CUDA(cudaStreamEndCapture(stream, &ended));
+    assert_ptr_equal(ended, graph);
+    CHECK_CUDA(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
+    assert_int_equal(count, 3);
+    CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK_CUDA(cudaGraphLaunch(executable, stream));
+    CHECK_CUDA(cudaEventSynchronize(event));
+    assert_int_equal(runs, 1);
+    CHECK_CUDA(cudaGraphExecDestroy(executable));
+    CHECK_CUDA(cudaGraphDestroy(graph));
+    CHECK_CUDA(cudaEventDestroy(event));
+    CHECK_CUDA(cudaStreamDestroy(stream));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_captured_graph_runs_whenever_it_is_launched),
     cmocka_unit_test(graphs_are_built_node_by_node),
     cmocka_unit_test(one_call_adds_nodes_of_all_kinds),
     cmocka_unit_test(memory_of_a_graph_is_freed_by_a_call_or_a_launch),
+    cmocka_unit_test(captures_add_to_a_graph_and_may_choose_what_comes_next),
 };
 
 TESTING_MAIN(tests)
