@@ -13,7 +13,7 @@
     X(live_bytes, BYTES, "rounded size of the blocks that the program holds")                               \
     X(requested_bytes, BYTES, "what the program asked for in these blocks")                                 \
     X(cached_bytes, BYTES, "free and kept for reuse: idle + ordered + waiting")                             \
-    X(stranded_bytes, BYTES, "cached bytes in segments that also hold a live block")                        \
+    X(stranded_bytes, BYTES, "cached bytes in segments with a block that is live, or not known to be idle") \
     X(hit_rate, RATIO, "hits / allocs; unknown without allocations")                                        \
     X(utilisation, RATIO, "live / reserved; unknown when nothing is reserved")                              \
     X(peak_utilisation, RATIO, "peak live / peak reserved")                                                 \

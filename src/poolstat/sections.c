@@ -246,8 +246,9 @@ static void print_pool(const struct options *options, const struct segment_pool 
     const char *kind = words_kind(record);
     struct counters counters;
     derive_counters(pool, &counters);
-    printf("\nPool %u: device %s, %s segments%s\n", pool->number,
+    printf("\nPool %u: device %s, %s segments (%s)%s\n", pool->number,
            text_count(record->device < 0 ? TEXT_UNKNOWN : (uint64_t)record->device).s, kind == NULL ? "unknown" : kind,
+           record->kind == POOLCUDA_KIND_ASYNC ? "cudaMallocAsync" : "cudaMalloc",
            pool->approximate ? " (~ approximate: the process was busy)" : "");
     print_pool_identity(options, record);
     print_pool_figures(options, record, &counters);
