@@ -129,8 +129,10 @@ static void print_configuration(const struct options *options, const struct segm
 
 static void print_pool_identity(const struct options *options, const struct poolcuda_pool *record) {
     const enum field_group group = FIELDS_POOL;
+    const char *kind = words_kind(record);
     struct grid grid = {0};
     figure_columns(&grid);
+    put_line(&grid, group, "kind", kind == NULL ? "unknown" : kind);
     put_line(&grid, group, "uuid", words_uuid(record).s);
     put_safe_line(&grid, group, "pci", record->pci, sizeof(record->pci));
     put_line(&grid, group, "device_total_bytes",
@@ -246,9 +248,8 @@ static void print_pool(const struct options *options, const struct segment_pool 
     const char *kind = words_kind(record);
     struct counters counters;
     derive_counters(pool, &counters);
-    printf("\nPool %u: device %s, %s segments (%s)%s\n", pool->number,
+    printf("\nPool %u: device %s, %s segments%s\n", pool->number,
            text_count(record->device < 0 ? TEXT_UNKNOWN : (uint64_t)record->device).s, kind == NULL ? "unknown" : kind,
-           record->kind == POOLCUDA_KIND_ASYNC ? "cudaMallocAsync" : "cudaMalloc",
            pool->approximate ? " (~ approximate: the process was busy)" : "");
     print_pool_identity(options, record);
     print_pool_figures(options, record, &counters);

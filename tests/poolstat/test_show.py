@@ -79,7 +79,8 @@ def the_handle_of_a_pool_is_its_contexts_or_its_memory_pools():
         expect((plain["context"], plain["memory_pool"]), ("0xffff800000001000", None))
         expect((later["context"], later["memory_pool"]), (None, "0xffff800000001001"))
         out = poolstat("show", started.pid, folder=folder).out
-        for line in r"context +0xffff800000001000  CUDA context", r"memory pool +0xffff800000001001  the driver's":
+        for line in (r"kind +async  of its segments: plain \(cudaMalloc\) or async \(cudaMallocAsync\)",
+                     r"context +0xffff800000001000  CUDA context", r"memory pool +0xffff800000001001  the driver's"):
             expect(len(re.findall(line, out)), 1, line)
 
 
@@ -126,8 +127,8 @@ def text_has_sections_with_units_and_help():
         result = poolstat("show", started.pid, folder=folder)
         expect(result.code, 0, result.err)
         expect(result.out.splitlines()[:2], ["synthetic", str(started.path)])
-        for section in ("Process", "Configuration in force", "Pool 1: device 0, plain segments (cudaMalloc)",
-                        "Pool 2: device 0, async segments (cudaMallocAsync)", "Derived", "Figures", "Counters", "Size classes", "Latency", "Streams",
+        for section in ("Process", "Configuration in force", "Pool 1: device 0, plain segments", "Pool 2: device 0, "
+                        "async segments", "Derived", "Figures", "Counters", "Size classes", "Latency", "Streams",
                         "Calls that went to the driver untouched", "Events, newest last"):
             expect_in(section, result.out)
         for line in (r"pid +%d  process id" % started.pid, r"live +40\.0 MiB  rounded size of the blocks",
