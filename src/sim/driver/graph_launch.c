@@ -168,8 +168,9 @@ static void launch_submit_all(struct graph_exec *exec, struct launch *launch, st
     launch_add(launch, end, stream, after, count);
     scheduler_submit_together(launch->submissions, launch->count);
     for (size_t place = 0; place < exec->node_count; place++) {
-        struct operation *const copy = launch->copies[place];
-        if (copy->kind == OPERATION_RECORD && copy->event != NULL) event_note(copy->event, operation_hold(copy));
+        const struct operation *const work = exec->nodes[place].operation;
+        if (work->kind == OPERATION_RECORD && work->event != NULL)
+            event_note(work->event, operation_hold(launch->copies[place]));
     }
     operation_drop(exec->last);
     exec->last = operation_hold(end);
