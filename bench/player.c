@@ -18,14 +18,20 @@
 
 #include "measure.h"
 #include "ranges.h"
+#include "simulated.h"
 #include "stamp.h"
+#include "users.h"
 
-/* A block of the trace while it is live. */
+enum { DEFAULT_KERNEL_US = 10 };
+
+/* A block of the trace. What it had when it was live stays until the stamps are compared. */
 struct block {
     void *address; /* NULL: not live, or its allocation failed */
     struct range range;
-    uint64_t number; /* unique over all repetitions: what the stamp is made from */
-    bool in_ranges, stamped;
+    uint64_t number;   /* unique over all repetitions: what the stamp is made from */
+    uint64_t free_seq; /* for messages */
+    uint32_t lane;     /* number of its stream */
+    bool in_ranges, stamped, read;
 };
 
 struct player {
@@ -34,7 +40,11 @@ struct player {
     struct player_report *report;
     pthread_mutex_t report_lock;
     struct ranges *ranges;
+    struct users *users;
     struct block *blocks;
+    struct stamp *stamps;  /* of each block; pinned */
+    cudaStream_t *streams; /* NULL: the default stream */
+    const struct simulated *simulated;
     unsigned repetition;
 };
 
@@ -42,7 +52,6 @@ struct player {
 struct hand {
     struct player *player;
     unsigned index;
-    cudaStream_t stream; /* a thread that plays alone uses the default stream */
     struct player_report counts;
     pthread_t thread;
 };
@@ -75,14 +84,49 @@ static size_t scaled(const struct player *player, uint64_t size) {
     return bytes < 0x1p63 ? (size_t)bytes : (size_t)1 << 63; /* more than any device has, and a number still */
 }
 
-static void work_on(struct hand *hand, struct block *block, uint64_t seq) {
-    size_t size = block->range.size;
-    if (failed(hand, cudaMemsetAsync(block->address, (int)(block->number & 0xFF), size, hand->stream),
+static uint32_t lane_of(const struct player *player, const struct trace_event *event) {
+    if (player->streams == NULL) return 0;
+    return (player->trace->lanes > 1 ? event->lane : event->block) % player->options->streams;
+}
+
+static cudaStream_t stream_of(const struct player *player, const struct block *block) {
+    return player->streams != NULL ? player->streams[block->lane] : NULL;
+}
+
+static struct stamp *stamp_of(const struct player *player, const struct block *block) {
+    return &player->stamps[block - player->blocks];
+}
+
+/* Use the whole block: a kernel, or a memset. */
+static bool use(struct hand *hand, const struct block *block, cudaStream_t stream, uint64_t seq) {
+    const struct player *player = hand->player;
+    const struct range *range = &block->range;
+    if (player->report->kernel_us > 0) {
+        const struct sim_range written = {range->start, range->size, true};
+        const struct sim_kernel kernel = {
+            .microseconds = player->report->kernel_us, .ranges = &written, .range_count = 1};
+        /* Its codes are the driver's: those that can come of a launch are the same numbers in the runtime. */
+        if (failed(hand, (cudaError_t)player->simulated->launch(&kernel, stream), "sim_launch", seq)) return false;
+        hand->counts.kernels++;
+        return true;
+    }
+    if (failed(hand, cudaMemsetAsync(block->address, (int)(block->number & 0xFF), range->size, stream),
                "cudaMemsetAsync", seq))
-        return;
+        return false;
     hand->counts.memsets++;
-    block->stamped =
-        !failed(hand, stamp_write(block->address, size, block->number, hand->stream), "cudaMemcpyAsync", seq);
+    return true;
+}
+
+static void work_on(struct hand *hand, struct block *block, uint64_t seq) {
+    cudaStream_t stream = stream_of(hand->player, block);
+    if (!use(hand, block, stream, seq)) return;
+    block->stamped = !failed(
+        hand, stamp_write(stamp_of(hand->player, block), block->address, block->range.size, block->number, stream),
+        "cudaMemcpyAsync", seq);
+}
+
+static const char *alloc_name(const struct player *player) {
+    return player->options->async ? "cudaMallocAsync" : "cudaMalloc";
 }
 
 static void play_alloc(struct hand *hand, const struct trace_event *event) {
@@ -92,58 +136,72 @@ static void play_alloc(struct hand *hand, const struct trace_event *event) {
     size_t size = scaled(player, event->size);
     void *address = NULL;
 
+    *block = (struct block){.number = (uint64_t)player->repetition * player->trace->blocks + event->block,
+                            .lane = lane_of(player, event)};
+    cudaStream_t stream = stream_of(player, block);
     uint64_t start = measure_now_ns();
-    cudaError_t result = cudaMalloc(&address, size);
+    cudaError_t result = player->options->async ? cudaMallocAsync(&address, size, stream) : cudaMalloc(&address, size);
     hand->counts.alloc_ns += measure_now_ns() - start;
     if (result != cudaSuccess) {
         cudaGetLastError();
         hand->counts.alloc_failures++;
-        complain(player, "seq %" PRIu64 ": cudaMalloc of %zu bytes: %s", event->seq, size, cudaGetErrorName(result));
+        complain(player, "seq %" PRIu64 ": %s of %zu bytes: %s", event->seq, alloc_name(player), size,
+                 cudaGetErrorName(result));
         return;
     }
     hand->counts.allocs++;
-    *block = (struct block){.address = address,
-                            .range = {(uintptr_t)address, size},
-                            .number = (uint64_t)player->repetition * player->trace->blocks + event->block};
+    block->address = address;
+    block->range = (struct range){(uintptr_t)address, size};
     switch (ranges_add(player->ranges, &block->range, &other)) {
     case RANGES_ADDED:
         block->in_ranges = true;
         break;
     case RANGES_OVERLAP:
         hand->counts.overlaps++;
-        complain(player, "seq %" PRIu64 ": cudaMalloc gave %zu bytes at %p, but %zu bytes at %p are live", event->seq,
-                 size, address, other.size, (void *)other.start);
+        complain(player, "seq %" PRIu64 ": %s gave %zu bytes at %p, but %zu bytes at %p are live", event->seq,
+                 alloc_name(player), size, address, other.size, (void *)other.start);
         break;
     case RANGES_NO_MEMORY:
         hand->counts.other_errors++;
         complain(player, "seq %" PRIu64 ": out of host memory", event->seq);
         break;
     }
+    if (player->streams != NULL)
+        hand->counts.crossed += users_take(player->users, block->range.start, size, block->lane);
     if (player->options->work) work_on(hand, block, event->seq);
 }
 
 /* `seq` is for messages. */
 static void free_block(struct hand *hand, struct block *block, uint64_t seq) {
+    const struct player *player = hand->player;
     if (block->address == NULL) return;
-    if (block->stamped) {
-        bool intact;
-        cudaError_t result = stamp_check(block->address, block->range.size, block->number, hand->stream, &intact);
-        if (!failed(hand, result, "cudaMemcpyAsync", seq)) {
-            hand->counts.stamps_checked++;
-            if (!intact) {
-                hand->counts.stamps_violated++;
-                complain(hand->player, "seq %" PRIu64 ": the block of %zu bytes at %p was overwritten by another", seq,
-                         block->range.size, block->address);
-            }
-        }
-    }
-    if (block->in_ranges) ranges_remove(hand->player->ranges, &block->range);
+    cudaStream_t stream = stream_of(player, block);
+    block->free_seq = seq;
+    if (block->stamped)
+        block->read = !failed(hand, stamp_read(stamp_of(player, block), block->address, block->range.size, stream),
+                              "cudaMemcpyAsync", seq);
+    if (block->in_ranges) ranges_remove(player->ranges, &block->range);
     void *address = block->address;
     block->address = NULL;
     uint64_t start = measure_now_ns();
-    cudaError_t result = cudaFree(address);
+    cudaError_t result = player->options->async ? cudaFreeAsync(address, stream) : cudaFree(address);
     hand->counts.free_ns += measure_now_ns() - start;
-    if (!failed(hand, result, "cudaFree", seq)) hand->counts.frees++;
+    if (!failed(hand, result, player->options->async ? "cudaFreeAsync" : "cudaFree", seq)) hand->counts.frees++;
+}
+
+/* After all frees: wait for what was read, and compare it. */
+static void compare_stamps(struct hand *hand, uint64_t last_seq) {
+    struct player *player = hand->player;
+    if (failed(hand, cudaDeviceSynchronize(), "cudaDeviceSynchronize", last_seq)) return;
+    for (size_t i = 0; i < player->trace->blocks; i++) {
+        const struct block *block = &player->blocks[i];
+        if (!block->read) continue;
+        hand->counts.stamps_checked++;
+        if (stamp_intact(stamp_of(player, block), block->range.size)) continue;
+        hand->counts.stamps_violated++;
+        complain(player, "seq %" PRIu64 ": the block of %zu bytes at %p was overwritten by another", block->free_seq,
+                 block->range.size, (void *)block->range.start);
+    }
 }
 
 static void *play_events(void *argument) {
@@ -184,10 +242,12 @@ static void add_counts(struct player_report *report, const struct player_report 
     report->allocs += counts->allocs;
     report->frees += counts->frees;
     report->memsets += counts->memsets;
+    report->kernels += counts->kernels;
     report->alloc_failures += counts->alloc_failures;
     report->stamps_checked += counts->stamps_checked;
     report->stamps_violated += counts->stamps_violated;
     report->overlaps += counts->overlaps;
+    report->crossed += counts->crossed;
     report->other_errors += counts->other_errors;
     report->alloc_ns += counts->alloc_ns;
     report->free_ns += counts->free_ns;
@@ -220,33 +280,71 @@ static void play_once(struct player *player, struct hand *hands) {
     assert(options->threads > 0 && "somebody plays");
     uint64_t last_seq = trace->count > 0 ? trace->events[trace->count - 1].seq : 0;
     for (size_t i = 0; i < trace->blocks; i++) free_block(&hands[i % options->threads], &player->blocks[i], last_seq);
+    compare_stamps(&hands[0], last_seq);
     options->repeat_s[player->repetition] = (double)(measure_now_ns() - start - held) / 1e9;
 }
 
-static bool streams_create(struct player *player, struct hand *hands) {
-    for (unsigned i = 0; i < player->options->threads; i++) {
-        hands[i].player = player;
-        hands[i].index = i;
-        if (player->options->threads == 1) continue;
-        cudaError_t result = cudaStreamCreateWithFlags(&hands[i].stream, cudaStreamNonBlocking);
-        if (result != cudaSuccess) {
-            complain(player, "cudaStreamCreateWithFlags: %s", cudaGetErrorString(result));
-            return false;
-        }
+static bool streams_create(struct player *player) {
+    const unsigned count = player->options->streams;
+    if (count == 0) return true;
+    player->streams = calloc(count, sizeof(cudaStream_t));
+    if (player->streams == NULL) {
+        complain(player, "out of host memory");
+        return false;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        cudaError_t result = cudaStreamCreateWithFlags(&player->streams[i], cudaStreamNonBlocking);
+        if (result == cudaSuccess) continue;
+        complain(player, "cudaStreamCreateWithFlags: %s", cudaGetErrorString(result));
+        return false;
     }
     return true;
 }
 
-static void streams_destroy(struct player *player, struct hand *hands) {
-    for (unsigned i = 0; i < player->options->threads; i++) {
-        if (hands[i].stream != NULL) failed(&hands[i], cudaStreamDestroy(hands[i].stream), "cudaStreamDestroy", 0);
+static void streams_destroy(struct player *player, struct hand *hand) {
+    for (unsigned i = 0; player->streams != NULL && i < player->options->streams; i++) {
+        if (player->streams[i] != NULL) failed(hand, cudaStreamDestroy(player->streams[i]), "cudaStreamDestroy", 0);
     }
+    free(player->streams);
+}
+
+static bool stamps_create(struct player *player) {
+    cudaError_t result = cudaMallocHost((void **)&player->stamps, (player->trace->blocks + 1) * sizeof(struct stamp));
+    if (result != cudaSuccess) complain(player, "cudaMallocHost: %s", cudaGetErrorString(result));
+    return result == cudaSuccess;
+}
+
+static bool kernels_choose(struct player *player) {
+    const int wanted = player->options->kernel_us;
+    player->simulated = simulated_driver();
+    player->report->simulated = player->simulated != NULL;
+    if (player->simulated == NULL && wanted > 0) {
+        complain(player, "kernels of a stated duration need the simulated CUDA");
+        return false;
+    }
+    if (wanted >= 0)
+        player->report->kernel_us = (unsigned)wanted;
+    else if (player->simulated != NULL && player->options->streams > 0)
+        player->report->kernel_us = DEFAULT_KERNEL_US;
+    return true;
 }
 
 static bool memory_info(struct player *player, struct player_memory *memory) {
     cudaError_t result = cudaMemGetInfo(&memory->free_bytes, &memory->total_bytes);
     if (result != cudaSuccess) complain(player, "cudaMemGetInfo: %s", cudaGetErrorString(result));
     return result == cudaSuccess;
+}
+
+static void play_all(struct player *player, struct hand *hands) {
+    struct player_report *report = player->report;
+    for (; player->repetition < player->options->repeat; player->repetition++) {
+        uint64_t events = report->simulated ? player->simulated->calls("cuEventCreate") : 0;
+        play_once(player, hands);
+        if (report->simulated)
+            *(player->repetition == 0 ? &report->events_first : &report->events_later) +=
+                player->simulated->calls("cuEventCreate") - events;
+    }
+    report->pooled = own_figures_read(&report->figures);
 }
 
 bool player_play(const struct trace *trace, const struct player_options *options, struct player_report *report) {
@@ -258,19 +356,24 @@ bool player_play(const struct trace *trace, const struct player_options *options
     struct hand *hands = calloc(options->threads, sizeof *hands);
     player.blocks = calloc(trace->blocks + 1, sizeof *player.blocks);
     player.ranges = ranges_create();
-    if (hands == NULL || player.blocks == NULL || player.ranges == NULL) {
+    player.users = users_create();
+    if (hands == NULL || player.blocks == NULL || player.ranges == NULL || player.users == NULL) {
         complain(&player, "out of host memory");
         goto done;
     }
-    if (!memory_info(&player, &report->before)) goto done;
-    played = streams_create(&player, hands);
-    if (played) {
-        for (; player.repetition < options->repeat; player.repetition++) play_once(&player, hands);
+    for (unsigned i = 0; i < options->threads; i++) {
+        hands[i].player = &player;
+        hands[i].index = i;
     }
-    streams_destroy(&player, hands);
+    if (!memory_info(&player, &report->before) || !kernels_choose(&player) || !stamps_create(&player)) goto done;
+    played = streams_create(&player);
+    if (played) play_all(&player, hands);
+    streams_destroy(&player, &hands[0]);
     if (!memory_info(&player, &report->after)) report->other_errors++;
     for (unsigned i = 0; i < options->threads; i++) add_counts(report, &hands[i].counts);
 done:
+    if (player.stamps != NULL) cudaFreeHost(player.stamps);
+    if (player.users != NULL) users_destroy(player.users);
     if (player.ranges != NULL) ranges_destroy(player.ranges);
     free(player.blocks);
     free(hands);

@@ -17,7 +17,7 @@
 
 enum exit_status { STATUS_OK = 0, STATUS_VIOLATED = 1, STATUS_USAGE = 2, STATUS_CUDA = 3 };
 
-enum { MOST_THREADS = 256, MOST_REPEAT = 1000000 };
+enum { MOST_THREADS = 256, MOST_STREAMS = 1024, MOST_REPEAT = 1000000, MOST_KERNEL_US = 1000000 };
 
 static void usage(FILE *out) {
     fputs(
@@ -25,15 +25,21 @@ static void usage(FILE *out) {
         "\n"
         "Plays an allocation trace (seq,op,id,size,stream,thread,t_us; plain or xz) with cudaMalloc and cudaFree. "
         "Each\n"
-        "block is filled by a memset and stamped at both ends; the stamps are checked before it is freed. Blocks "
-        "still\n"
-        "live at the end of the trace are freed then.\n"
+        "block is filled by a memset and stamped at both ends; the stamps are read before it is freed, and compared "
+        "at\n"
+        "the end. Blocks still live at the end of the trace are freed then.\n"
         "\n"
-        "  -t, --threads N          deal the blocks to N synthetic threads, each with a stream of its own (default 1:\n"
-        "                           the default stream)\n"
+        "  -t, --threads N          deal the blocks to N synthetic threads (default 1)\n"
+        "      --streams N          deal the blocks to N streams, those that the trace names or synthetic ones "
+        "(default:\n"
+        "                           the default stream; one for each of several threads)\n"
+        "      --async              cudaMallocAsync and cudaFreeAsync on the block's stream\n"
+        "      --kernel-us D        on the simulated CUDA: a kernel of D microseconds uses each block, in the place of "
+        "the\n"
+        "                           memset (default: 10 with --streams, else 0: the memset)\n"
         "  -r, --repeat K           play the trace K times (default 1)\n"
         "  -s, --scale F            multiply every size by F (default 1)\n"
-        "      --no-work            no memset and no stamps: the allocations alone\n"
+        "      --no-work            no work and no stamps: the allocations alone\n"
         "      --hold-at-end S      wait S seconds at the end, before the blocks still live are freed; for onlookers\n"
         "      --wait-fd FD         likewise until FD can be read or is closed at its other end\n"
         "  -j, --json               print one JSON document\n"
@@ -76,9 +82,12 @@ struct arguments {
 };
 
 static struct arguments parse_arguments(int argc, char **argv) {
-    enum { NO_WORK = 256, HOLD_AT_END, WAIT_FD };
+    enum { NO_WORK = 256, HOLD_AT_END, WAIT_FD, STREAMS, ASYNC, KERNEL_US };
     static const struct option options[] = {
         {"threads", required_argument, NULL, 't'},
+        {"streams", required_argument, NULL, STREAMS},
+        {"async", no_argument, NULL, ASYNC},
+        {"kernel-us", required_argument, NULL, KERNEL_US},
         {"repeat", required_argument, NULL, 'r'},
         {"scale", required_argument, NULL, 's'},
         {"no-work", no_argument, NULL, NO_WORK},
@@ -89,7 +98,7 @@ static struct arguments parse_arguments(int argc, char **argv) {
         {NULL, 0, NULL, 0},
     };
     struct arguments arguments = {
-        .player = {.threads = 1, .repeat = 1, .scale = 1, .work = true, .wait_fd = -1},
+        .player = {.threads = 1, .repeat = 1, .scale = 1, .work = true, .kernel_us = -1, .wait_fd = -1},
     };
     int option;
     while ((option = getopt_long(argc, argv, "t:r:s:jh", options, NULL)) != -1) {
@@ -102,6 +111,15 @@ static struct arguments parse_arguments(int argc, char **argv) {
             break;
         case 's':
             arguments.player.scale = number_option("--scale", optarg, 1e-9, 1e3, "a number from 1e-9 to 1000");
+            break;
+        case STREAMS:
+            arguments.player.streams = count_option("--streams", optarg, 1, MOST_STREAMS);
+            break;
+        case ASYNC:
+            arguments.player.async = true;
+            break;
+        case KERNEL_US:
+            arguments.player.kernel_us = (int)count_option("--kernel-us", optarg, 0, MOST_KERNEL_US);
             break;
         case NO_WORK:
             arguments.player.work = false;
@@ -127,12 +145,30 @@ static struct arguments parse_arguments(int argc, char **argv) {
         usage(stderr);
         exit(STATUS_USAGE);
     }
+    /* Threads that share the default stream would wait for each other. */
+    if (arguments.player.streams == 0 && arguments.player.threads > 1) {
+        arguments.player.streams = arguments.player.threads;
+        if (arguments.player.kernel_us < 0) arguments.player.kernel_us = 0;
+    }
     arguments.path = argv[optind];
     return arguments;
 }
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
+}
+
+static void print_pool(const struct player_report *report) {
+    const struct own_figures *figures = &report->figures;
+    printf("pool         %ju hits, %ju misses; peak reserved %.1f MiB, live %.1f, waiting %.1f, ordered %.1f\n",
+           (uintmax_t)figures->hits, (uintmax_t)figures->misses, mib(figures->peak_reserved_bytes),
+           mib(figures->peak_live_bytes), mib(figures->peak_waiting_bytes), mib(figures->peak_ordered_bytes));
+    printf("proofs       %ju fences (%ju before a miss), %ju marks on streams, %ju waits", (uintmax_t)figures->fences,
+           (uintmax_t)figures->miss_fences, (uintmax_t)figures->stream_marks, (uintmax_t)figures->waits);
+    if (report->simulated)
+        printf("; events created: %ju the first time, %ju later", (uintmax_t)report->events_first,
+               (uintmax_t)report->events_later);
+    putchar('\n');
 }
 
 static void print_text(const struct arguments *arguments, const struct trace *trace,
@@ -142,6 +178,11 @@ static void print_text(const struct arguments *arguments, const struct trace *tr
            trace->count, trace->blocks, mib(trace->peak_bytes), trace->live_at_end);
     printf("played       %u %s, %u time%s", options->threads, options->threads == 1 ? "thread" : "synthetic threads",
            options->repeat, options->repeat == 1 ? "" : "s");
+    if (options->streams > 0)
+        printf(" over %u %sstream%s", options->streams, trace->lanes > 1 ? "" : "synthetic ",
+               options->streams == 1 ? "" : "s");
+    if (options->async) printf(", by cudaMallocAsync and cudaFreeAsync");
+    if (report->kernel_us > 0) printf(", kernels of %u us", report->kernel_us);
     if (options->scale != 1) printf(", sizes times %g", options->scale);
     puts(options->work ? "" : ", without work and stamps");
     double first = options->repeat_s[0];
@@ -149,42 +190,72 @@ static void print_text(const struct arguments *arguments, const struct trace *tr
     if (options->repeat > 1)
         printf(" the first time, %.3f s the others (median)",
                measure_median(options->repeat_s + 1, options->repeat - 1));
-    printf("; in cudaMalloc %.3f s, in cudaFree %.3f s in all\n", (double)report->alloc_ns / 1e9,
+    printf("; in allocations %.3f s, in frees %.3f s in all\n", (double)report->alloc_ns / 1e9,
            (double)report->free_ns / 1e9);
-    printf("operations   %ju allocations, %ju frees, %ju memsets\n", (uintmax_t)report->allocs,
-           (uintmax_t)report->frees, (uintmax_t)report->memsets);
+    printf("operations   %ju allocations, %ju frees, %ju memsets, %ju kernels\n", (uintmax_t)report->allocs,
+           (uintmax_t)report->frees, (uintmax_t)report->memsets, (uintmax_t)report->kernels);
     printf("failures     %ju allocations, %ju other calls\n", (uintmax_t)report->alloc_failures,
            (uintmax_t)report->other_errors);
     printf("stamps       %ju blocks checked, %ju overwritten; %ju allocations at addresses of a live block\n",
            (uintmax_t)report->stamps_checked, (uintmax_t)report->stamps_violated, (uintmax_t)report->overlaps);
+    if (options->streams > 1)
+        printf("streams      %ju allocations of memory that another stream's block had before\n",
+               (uintmax_t)report->crossed);
+    if (report->pooled) print_pool(report);
     printf("free memory  %.1f MiB before, %.1f at the peak, %.1f after, of %.1f MiB\n", mib(report->before.free_bytes),
            mib(report->at_peak.free_bytes), mib(report->after.free_bytes), mib(report->before.total_bytes));
     for (size_t i = 0; i < report->message_count; i++) printf("  %s\n", report->messages[i]);
 }
 
+static json_t *json_pool(const struct player_report *report) {
+    if (!report->pooled) return json_null();
+    json_t *object = json_object();
+#define SET(name) json_object_set_new(object, #name, json_integer((json_int_t)report->figures.name));
+    OWN_FIGURES_CELLS(SET)
+    OWN_FIGURES_POOLS(SET)
+    SET(searches)
+#undef SET
+    return object;
+}
+
+static json_t *json_events(const struct player_report *report) {
+    if (!report->simulated) return json_null();
+    return json_pack("{s:I, s:I}", "first", (json_int_t)report->events_first, "later",
+                     (json_int_t)report->events_later);
+}
+
+static json_t *json_options(const struct arguments *arguments, const struct trace *trace, unsigned kernel_us) {
+    const struct player_options *options = &arguments->player;
+    return json_pack("{s:I, s:b, s:I, s:b, s:b, s:I, s:I, s:f, s:b}", "threads", (json_int_t)options->threads,
+                     "threads_synthetic", options->threads > 1, "streams", (json_int_t)options->streams,
+                     "streams_synthetic", options->streams > 0 && trace->lanes <= 1, "async", (int)options->async,
+                     "kernel_us", (json_int_t)kernel_us, "repeat", (json_int_t)options->repeat, "scale", options->scale,
+                     "work", (int)options->work);
+}
+
 static bool print_json(const struct arguments *arguments, const struct trace *trace,
                        const struct player_report *report) {
-    const struct player_options *options = &arguments->player;
     json_t *seconds = json_array(), *messages = json_array();
-    for (unsigned i = 0; i < options->repeat; i++) json_array_append_new(seconds, json_real(options->repeat_s[i]));
+    for (unsigned i = 0; i < arguments->player.repeat; i++)
+        json_array_append_new(seconds, json_real(arguments->player.repeat_s[i]));
     for (size_t i = 0; i < report->message_count; i++)
         json_array_append_new(messages, json_string(report->messages[i]));
     json_t *document = json_pack(
-        "{s:i, s:{s:s, s:I, s:I, s:I, s:I}, s:{s:I, s:b, s:I, s:f, s:b}, s:o,"
-        " s:{s:I, s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:{s:I, s:I, s:I},"
-        " s:{s:I, s:I, s:I, s:I}, s:o}",
-        "schema", 1,                                                          //
+        "{s:i, s:{s:s, s:I, s:I, s:I, s:I}, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:{s:I, s:I},"
+        " s:{s:I, s:I, s:I}, s:I, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:o}",
+        "schema", 2,                                                          //
         "trace", "path", arguments->path, "events", (json_int_t)trace->count, //
         "allocations", (json_int_t)trace->blocks, "peak_live_bytes", (json_int_t)trace->peak_bytes, "live_at_end",
-        (json_int_t)trace->live_at_end, //
-        "options", "threads", (json_int_t)options->threads, "threads_synthetic", options->threads > 1, "repeat",
-        (json_int_t)options->repeat, "scale", options->scale, "work", (int)options->work, //
-        "repetition_seconds", seconds,                                                    //
+        (json_int_t)trace->live_at_end,                                                              //
+        "options", json_options(arguments, trace, report->kernel_us), "repetition_seconds", seconds, //
         "operations", "allocs", (json_int_t)report->allocs, "frees", (json_int_t)report->frees, "memsets",
-        (json_int_t)report->memsets, "alloc_ns", (json_int_t)report->alloc_ns, "free_ns", (json_int_t)report->free_ns,
+        (json_int_t)report->memsets, "kernels", (json_int_t)report->kernels, "alloc_ns", (json_int_t)report->alloc_ns,
+        "free_ns", (json_int_t)report->free_ns, //
         "failures", "allocs", (json_int_t)report->alloc_failures, "other_calls", (json_int_t)report->other_errors,
         "stamps", "checked", (json_int_t)report->stamps_checked, "violated", (json_int_t)report->stamps_violated,
         "overlaps", (json_int_t)report->overlaps, //
+        "crossed_streams", (json_int_t)report->crossed, "pool", json_pool(report), "events_created",
+        json_events(report), //
         "memory", "total_bytes", (json_int_t)report->before.total_bytes, "free_before_bytes",
         (json_int_t)report->before.free_bytes, "free_at_peak_bytes", (json_int_t)report->at_peak.free_bytes,
         "free_after_bytes", (json_int_t)report->after.free_bytes, "messages", messages);

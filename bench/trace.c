@@ -29,6 +29,12 @@ struct live_id {
     UT_hash_handle hh;
 };
 
+struct known_stream {
+    uint64_t stream;
+    uint32_t lane;
+    UT_hash_handle hh;
+};
+
 struct reader {
     const char *path;
     size_t line; /* from 1 */
@@ -37,6 +43,7 @@ struct reader {
     struct trace *trace;
     size_t room; /* of trace->events */
     struct live_id *live;
+    struct known_stream *streams;
     uint64_t live_bytes;
 };
 
@@ -106,6 +113,25 @@ static void live_remove(struct reader *reader, struct live_id *entry) {
     free(entry);
 }
 
+static bool find_lane(struct reader *reader, uint64_t stream, uint32_t *lane) {
+    struct known_stream *known;
+    HASH_FIND(hh, reader->streams, &stream, sizeof stream, known);
+    if (known == NULL) {
+        known = calloc(1, sizeof *known);
+        if (known == NULL) return out_of_memory(reader);
+        known->stream = stream;
+        known->lane = reader->trace->lanes;
+        HASH_ADD(hh, reader->streams, stream, sizeof known->stream, known);
+        if (known->hh.tbl == NULL) {
+            free(known);
+            return out_of_memory(reader);
+        }
+        reader->trace->lanes++;
+    }
+    *lane = known->lane;
+    return true;
+}
+
 static bool append_event(struct reader *reader, const struct trace_event *event) {
     struct trace *trace = reader->trace;
     if (trace->count == reader->room) {
@@ -115,8 +141,8 @@ static bool append_event(struct reader *reader, const struct trace_event *event)
         trace->events = events;
         reader->room = room;
     }
-    trace->events[trace->count++] = *event;
-    return true;
+    trace->events[trace->count] = *event;
+    return find_lane(reader, event->stream, &trace->events[trace->count++].lane);
 }
 
 static bool take_alloc(struct reader *reader, struct piece id_text, uint64_t id, struct piece size_text,
@@ -213,6 +239,7 @@ static bool take_text(struct reader *reader, const char *text, size_t size) {
 bool trace_read(const char *path, struct trace *trace, char *error, size_t error_size) {
     struct reader reader = {.path = path, .error = error, .error_size = error_size, .trace = trace};
     struct live_id *entry, *next;
+    struct known_stream *stream, *next_stream;
     char *text;
     size_t size;
 
@@ -222,6 +249,10 @@ bool trace_read(const char *path, struct trace *trace, char *error, size_t error
     free(text);
     trace->live_at_end = HASH_COUNT(reader.live);
     HASH_ITER (hh, reader.live, entry, next) live_remove(&reader, entry);
+    HASH_ITER (hh, reader.streams, stream, next_stream) {
+        HASH_DEL(reader.streams, stream);
+        free(stream);
+    }
     if (!read) trace_free(trace);
     return read;
 }

@@ -19,6 +19,7 @@ struct trace_event {
     uint64_t seq;
     uint64_t size; /* of the block, in frees too */
     uint64_t stream, thread, t_us;
+    uint32_t lane;  /* number of the stream, 0, 1, …: dense, in the order in which they appear */
     uint32_t block; /* number of the allocation, 0, 1, …: dense, so that a player keeps its blocks in an array */
     enum trace_op op;
 };
@@ -30,6 +31,7 @@ struct trace {
     uint64_t peak_bytes;
     size_t peak_event; /* after this event the live bytes are first at their peak; valid when count > 0 */
     size_t live_at_end;
+    uint32_t lanes; /* streams in all */
 };
 
 /* False: `error` says "FILE:LINE: what is wrong: what was expected". On success trace_free releases it. */

@@ -50,8 +50,9 @@ def recorded(name):
 def expect_clean(report, allocations):
     expect_equal(report["failures"], {"allocs": 0, "other_calls": 0}, "failures")
     expect_equal(report["stamps"], {"checked": allocations, "violated": 0, "overlaps": 0}, "stamps")
-    operations = report["operations"]
-    expect_equal([operations[key] for key in ("allocs", "frees", "memsets")], [allocations] * 3, "operations")
+    operations, used = report["operations"], "kernels" if report["options"]["kernel_us"] > 0 else "memsets"
+    expect_equal([operations[key] for key in ("allocs", "frees", used)], [allocations] * 3, "operations")
+    expect_equal(operations["memsets"] + operations["kernels"], allocations, "memsets and kernels")
     memory = report["memory"]
     expect_equal(memory["free_after_bytes"], memory["free_before_bytes"], "free memory after, and before")
 
@@ -85,12 +86,85 @@ def synthetic_threads_play_all_blocks_and_are_called_so():
     expect_equal((status, "4 synthetic threads" in stdout), (0, True), stdout)
 
 
+def pooled(*arguments, free="sync", **options):
+    environment = {"LD_PRELOAD": ":".join(filter(None, ["libpoolcuda.so", os.environ.get("LD_PRELOAD")])),
+                   "POOL_FREE": free}
+    return replay_json(*arguments, environment=environment, **options)
+
+
 @case
 def pooled_threads_overwrite_nothing():
     name = "serve_transformer.csv.xz"
-    preload = ":".join(filter(None, ["libpoolcuda.so", os.environ.get("LD_PRELOAD")]))
-    expect_clean(replay_json("--threads", "4", trace=DATA / name, environment={"LD_PRELOAD": preload}),
-                 recorded(name)["allocations"])
+    for free in ("sync", "event"):
+        report = pooled("--threads", "4", trace=DATA / name, free=free)
+        expect_clean(report, recorded(name)["allocations"])
+
+
+@case
+def synthetic_streams_have_the_blocks_in_turn():
+    text = HEADER + "".join(f"{2 * i},a,{i},4096,0,0,0\n{2 * i + 1},f,{i},0,0,0,0\n" for i in range(10))
+    report = replay_json("--streams", "5", trace=text)
+    expect_clean(report, 10)
+    options = report["options"]
+    expect_equal((options["streams"], options["streams_synthetic"], options["kernel_us"]), (5, True, 10), "options")
+    # One block at a time, at one address: each but the first has the memory of the stream before.
+    expect_equal(pooled("--streams", "5", trace=text)["crossed_streams"], 9, "reuses across streams")
+    expect_equal(pooled("--streams", "1", trace=text)["crossed_streams"], 0, "reuses across streams on one")
+    _, stdout, _ = replay("--streams", "5", trace=text)
+    if "over 5 synthetic streams, kernels of 10 us" not in stdout:
+        raise AssertionError(stdout)
+
+
+@case
+def streams_of_the_trace_are_kept():
+    # Blocks 0 and 2 on one stream, 1 on another, whatever their numbers: dealt in turn, none would follow its own.
+    text = HEADER + "".join(f"{2 * i},a,{i},4096,{stream},0,0\n{2 * i + 1},f,{i},0,{stream},0,0\n"
+                            for i, stream in enumerate((7, 7, 7, 1 << 40, 1 << 40)))
+    report = pooled("--streams", "2", trace=text)
+    expect_clean(report, 5)
+    expect_equal((report["options"]["streams_synthetic"], report["crossed_streams"]), (False, 1), "streams")
+
+
+@case
+def kernels_may_have_another_duration_or_be_memsets():
+    for arguments, kernels in ((["--kernel-us", "3"], 2), (["--streams", "2", "--kernel-us", "0"], 0)):
+        report = replay_json(*arguments, trace=TWO_BLOCKS)
+        expect_clean(report, 2)
+        expect_equal(report["operations"]["kernels"], kernels, f"kernels with {arguments}")
+
+
+def every_way_on_streams():
+    """(name of the trace, the way, its report) of each bundled trace over 8 streams, pooled."""
+    for name in json.loads((DATA / "traces.json").read_text(encoding="utf-8"))["traces"]:
+        for way, free, arguments in (("sync", "sync", []), ("event", "event", []), ("async", "sync", ["--async"])):
+            yield name, way, pooled("--streams", "8", *arguments, trace=DATA / name, free=free)
+
+
+@case
+def bundled_traces_over_8_streams_keep_the_bounds_of_fences_and_waiting():
+    for name, way, report in every_way_on_streams():
+        what, allocations, pool = f"{name}, {way}", recorded(name)["allocations"], report["pool"]
+        expect_equal(report["stamps"], {"checked": allocations, "violated": 0, "overlaps": 0}, f"stamps: {what}")
+        expect_equal((pool["allocs"], pool["frees"]), (allocations, allocations), f"on the pool: {what}")
+        by_frees = pool["fences"] - pool["miss_fences"]
+        # At most one per 64 frees, or 256 MiB that wait; and one per allocation that found nothing at once, per wait for
+        # too much that waits, and per cudaMemGetInfo.
+        most, most_for_misses = pool["frees"] / 64 + pool["freed_live_bytes"] / 2**28, pool["searches"] + pool["waits"] + 3
+        if way == "event":
+            if not 0 < by_frees <= most or pool["miss_fences"] > most_for_misses:
+                raise AssertionError(f"{what}: {by_frees} fences, at most {most}; for misses at most {most_for_misses}: {pool}")
+        else:
+            expect_equal(pool["fences"], 0, f"fences: {what}")
+        if way == "async" and pool["stream_marks"] == 0 or way != "async" and pool["stream_marks"] > 0:
+            raise AssertionError(f"{what}: marks on streams: {pool}")
+        # A free that finds more waiting than is live, and than 256 MiB, waits itself: beyond it is the one block at most.
+        largest = 2**28 + recorded(name)["peak_live_bytes"]
+        if pool["peak_waiting_bytes"] > largest or way != "event" and pool["peak_waiting_bytes"] > 0:
+            raise AssertionError(f"{what}: {pool['peak_waiting_bytes']} bytes waited")
+        # A fence has 16 places, and each stream one for its mark: their events are used again.
+        created = report["events_created"]
+        if created["first"] + created["later"] > 16 + 8:
+            raise AssertionError(f"{what}: events created: {created}")
 
 
 @case
@@ -195,6 +269,8 @@ def wrong_usage_says_what_was_expected():
     for arguments, expected in ((["--threads", "0"], '--threads is "0": expected a whole number from 1 to 256'),
                                 (["--repeat", "x"], '--repeat is "x": expected a whole number from 1 to 1000000'),
                                 (["--scale", "-1"], '--scale is "-1": expected a number from 1e-9 to 1000'),
+                                (["--streams", "0"], '--streams is "0": expected a whole number from 1 to 1024'),
+                                (["--kernel-us", "-1"], '--kernel-us is "-1": expected a whole number from 0 to 1000000'),
                                 (["--hold-at-end", "nan"], '--hold-at-end is "nan": expected seconds from 0 to 86400'),
                                 (["--nonsense"], "Usage: replay"), (["other.csv"], "Usage: replay")):
         status, stdout, stderr = replay(*arguments, trace=TWO_BLOCKS)

@@ -77,12 +77,14 @@ static void frees_are_paired_with_their_allocations(void **state) {
         assert_int_equal(trace.events[i].seq, expected[i].seq);
         assert_int_equal(trace.events[i].size, expected[i].size);
         assert_int_equal(trace.events[i].stream, expected[i].stream);
+        assert_int_equal(trace.events[i].lane, expected[i].stream == 3 ? 0 : 1);
         assert_int_equal(trace.events[i].thread, expected[i].thread);
         assert_int_equal(trace.events[i].t_us, expected[i].t_us);
         assert_int_equal(trace.events[i].block, expected[i].block);
         assert_int_equal(trace.events[i].op, expected[i].op);
     }
     assert_int_equal(trace.blocks, 3);
+    assert_int_equal(trace.lanes, 2);
     assert_int_equal(trace.peak_bytes, 150);
     assert_int_equal(trace.peak_event, 1);
     assert_int_equal(trace.live_at_end, 1);
