@@ -47,7 +47,7 @@ missing_packages() {
     local package
     for package in "$@"; do
         case $package in
-        clang | clang-format-14 | patch) command -v "$package" >/dev/null || say "$package" ;;
+        clang | clang-format-14 | patch | spin) command -v "$package" >/dev/null || say "$package" ;;
         *) say "$package" ;;
         esac
     done
