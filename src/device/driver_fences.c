@@ -46,10 +46,14 @@ static struct device_driver *driver_of(void *self) {
 
 /* ---- the table. Under live_lock ---- */
 
-static struct live_context *find(const struct device_driver *driver, const void *handle) {
-    struct live_context *live = driver->live;
-    while (live && live->context.handle != handle) live = live->next;
-    return live;
+static struct live_context **link_of(struct device_driver *driver, const void *handle) {
+    struct live_context **link = &driver->live;
+    while (*link && (*link)->context.handle != handle) link = &(*link)->next;
+    return link;
+}
+
+static struct live_context *find(struct device_driver *driver, const void *handle) {
+    return *link_of(driver, handle);
 }
 
 static void free_events(struct live_context *live) {
@@ -77,24 +81,53 @@ static void users_leave(struct device_driver *driver) {
 
 /* ---- contexts ---- */
 
+/* The context is no longer in the table. */
+static void forget(struct device_driver *driver, struct live_context *live) {
+    driver->closing -= live->closing;
+    atomic_fetch_sub(&driver->live_count, live->kind != LIVE_GREEN);
+    live->gone = true;
+    free_events(live);
+    if (!live->parts) free(live);
+}
+
+/* Not under live_lock. */
+static void forget_contents(struct device_driver *driver, const void *handle) {
+    device_driver_streams_gone(driver, handle);
+    device_driver_fill_forget(driver, handle);
+}
+
+static struct live_context *add(struct device_driver *driver, struct device_context context, enum live_kind kind) {
+    struct live_context *live = calloc(1, sizeof *live);
+    if (!live) return NULL;
+    live->context = context;
+    live->kind = kind;
+    live->serial = ++driver->next_serial;
+    live->next = driver->live;
+    driver->live = live;
+    atomic_fetch_add(&driver->live_count, kind != LIVE_GREEN);
+    return live;
+}
+
 bool device_driver_context_known(struct device_driver *driver, struct device_context context, enum live_kind kind) {
     const int error = errno;
     pthread_mutex_lock(&driver->live_lock);
-    struct live_context *live = find(driver, context.handle);
-    if (!live) {
-        live = calloc(1, sizeof *live);
-        if (live) {
-            live->context = context;
-            live->serial = ++driver->next_serial;
-            live->next = driver->live;
-            driver->live = live;
-            atomic_fetch_add(&driver->live_count, kind != LIVE_GREEN);
-        }
-    } else if (live->kind != LIVE_GREEN && kind == LIVE_GREEN) {
-        atomic_fetch_sub(&driver->live_count, 1);
+    struct live_context **link = link_of(driver, context.handle);
+    struct live_context *live = *link;
+    /* Whatever had the handle of a context that was just made is gone, though nobody said so yet. */
+    bool replaced = live && kind == LIVE_CREATED;
+    if (replaced) {
+        *link = live->next;
+        forget(driver, live);
+        live = NULL;
     }
-    if (live && kind != LIVE_FOUND) live->kind = kind;
+    if (!live) {
+        live = add(driver, context, kind);
+    } else if (kind != LIVE_FOUND) {
+        if (live->kind != LIVE_GREEN && kind == LIVE_GREEN) atomic_fetch_sub(&driver->live_count, 1);
+        live->kind = kind;
+    }
     pthread_mutex_unlock(&driver->live_lock);
+    if (replaced) forget_contents(driver, context.handle);
     errno = error;
     return live != NULL;
 }
@@ -115,25 +148,20 @@ void device_driver_context_closing(struct device_driver *driver, const void *han
 
 void device_driver_context_settled(struct device_driver *driver, const void *handle, bool gone) {
     pthread_mutex_lock(&driver->live_lock);
-    struct live_context **link = &driver->live;
-    while (*link && (*link)->context.handle != handle) link = &(*link)->next;
+    struct live_context **link = link_of(driver, handle);
     struct live_context *live = *link;
+    /* One that nobody is ending was created meanwhile, and given the handle again. */
+    bool another = live && !live->closing && live->kind == LIVE_CREATED;
     if (live && live->closing) {
         live->closing--;
         driver->closing--;
     }
-    if (live && gone) {
+    if (live && gone && !another) {
         *link = live->next;
-        driver->closing -= live->closing;
-        atomic_fetch_sub(&driver->live_count, live->kind != LIVE_GREEN);
-        live->gone = true;
-        free_events(live);
-        if (!live->parts) free(live);
+        forget(driver, live);
     }
     pthread_mutex_unlock(&driver->live_lock);
-    if (!gone) return;
-    device_driver_streams_gone(driver, handle);
-    device_driver_fill_forget(driver, handle);
+    if (gone && !another) forget_contents(driver, handle);
 }
 
 bool device_driver_context_created(struct device_driver *driver, const void *handle) {
@@ -246,7 +274,9 @@ static void fence_drop(void *self, struct device_fence *fence) {
 /* An event in the context, where none is left over. */
 static int make_event(struct device_driver *driver, struct fence_part *part) {
     if (part->event) return DEVICE_OK;
+    const int error = errno;
     struct spare_event *event = malloc(sizeof *event);
+    errno = error;
     if (!event) return DEVICE_OUT_OF_MEMORY;
     bool pushed;
     CUresult result = device_driver_enter(driver, part->context->context, &pushed);
