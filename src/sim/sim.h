@@ -120,7 +120,9 @@ size_t sim_races(struct sim_race *out, size_t room);
 /* One line of text, without its end, cut to `size` bytes; returns its whole length. */
 int sim_race_text(const struct sim_race *race, char *text, size_t size);
 
-/* The program's notes; they do nothing while the detector is off.
+/* The program's notes; they do nothing while the detector is off. A note in a stream has its place in the order there,
+ * but is no work: noted in the legacy stream, it does not order blocking streams after each other, as what CUDA itself
+ * allocates and frees there would.
  *
  * Right after cudaMalloc returned: all that used these bytes before must be observed complete. The block ends with the
  * current context, if it is not freed before. */
