@@ -55,6 +55,7 @@ def batch_settings(batch):
         variables["POOL_TRIM_MB"] = str(chosen.randrange(0, 64))
     elif kind == 5:
         variables["POOL_FILL"] = chosen.choice(["zero", "poison"])
+        options.append("--no-holds")
     return variables, options
 
 
