@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Stream-ordered allocation answers natively and under the pool alike: codes, last errors, what outlives what."""
+from preload import Guest, expect, same
+from tap import case, main
+
+SMALL = {"SIM_MEMORY_MB": "64", "POOL_HEADROOM_MB": "0"}
+TWO = {"SIM_DEVICES": "2"}
+EVENT = {"POOL_FREE": "event"}
+GUESTS = "preload_stream_ordered", "preload_stream_ordered_static"
+
+
+def as_natively(part, variables=None, **options):
+    for guest in GUESTS:
+        lines = same([guest, part], variables=variables, **options)
+        same([guest, part], variables={**(variables or {}), **EVENT}, **options)
+    return lines
+
+
+@case
+def stream_ordered_calls_answer_as_natively():
+    as_natively("answers")
+    as_natively("answers", {"POOL_ASYNC": "0"})
+
+
+@case
+def handles_that_mean_no_stream_are_answered_as_natively():
+    for part in "destroyed_alloc", "destroyed_free", "garbage_alloc", "garbage_free":
+        as_natively(part, status=None)
+
+
+@case
+def a_block_is_on_the_device_of_its_stream():
+    as_natively("devices", TWO)
+
+
+@case
+def stream_ordered_blocks_outlive_a_reset():
+    lines = as_natively("reset")
+    assert "the block of before holds: 1" in lines, lines
+
+
+@case
+def memory_pools_are_the_programs():
+    as_natively("memory_pools")
+
+
+@case
+def trimming_a_memory_pool_gives_back_what_the_pool_cached_of_it():
+    lines = as_natively("trim")
+    assert "nothing reserved: 1, nothing used: 1" in lines, lines
+
+
+@case
+def out_of_memory_in_stream_order_as_natively():
+    lines = as_natively("out_of_memory", SMALL)
+    assert "full: 2" in lines, lines
+
+
+@case
+def nothing_waits_for_a_kernel_on_another_stream():
+    as_natively("busy")
+    for guest in GUESTS:
+        with Guest([guest, "busy", "wait"]) as process:
+            process.until_ready()
+            read = process.figures()
+            # 32 MiB is the largest that the free stream asks for; the busy one's segment is its own.
+            assert read["segment_alloc_bytes"] <= (16 + 16 + 32) * 1048576, read
+            expect(read, allocs=104, frees=104, waits=0, runtime_door=208, segment_releases=0)
+            process.end()
+
+
+main()
