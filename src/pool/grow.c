@@ -123,11 +123,12 @@ static void segment_detach(struct pool *pool, struct segment *segment) {
 }
 
 /* One wholly free segment of any pool of the device. Returns its size, 0 when there is none. */
-static uint64_t release_one(struct pool_system *system, const struct device_state *device, uint64_t enough) {
+static uint64_t release_one(struct pool_system *system, const struct device_state *device, uint64_t enough,
+                            bool waits) {
     struct pool *best = NULL;
     uint64_t best_size = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        if (pool->device != device) continue;
+        if (pool->device != device || (!waits && pool->source.kind == SEGMENT_PLAIN)) continue;
         pthread_mutex_lock(&pool->lock);
         const struct segment *segment = pool->status == POOL_OPEN ? pick_release(pool, enough) : NULL;
         if (segment && release_better(segment->size, best_size, enough)) {
@@ -163,10 +164,11 @@ static uint64_t device_cached(struct pool_system *system, const struct device_st
     return cached;
 }
 
-uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep) {
+uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep,
+                      bool waits) {
     uint64_t released = 0;
     while (released < enough && (keep == 0 || device_cached(system, device) > keep)) {
-        uint64_t size = release_one(system, device, enough - released);
+        uint64_t size = release_one(system, device, enough - released, waits);
         if (size == 0) break;
         released += size;
     }
@@ -308,6 +310,11 @@ static int segment_retake(const struct request *request, size_t bytes, uint64_t 
     return segment_take(request, bytes, address, reason);
 }
 
+/* May an allocation wait for the device, as the driver's may? */
+static bool may_wait(const struct request *request) {
+    return !request->on && !request->pool->system->options.free_event;
+}
+
 /* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again; what is
  * known to be idle before what has to be waited for. No lock held. */
 static int segment_take_hard(const struct request *request, size_t bytes, uint64_t *address,
@@ -316,10 +323,11 @@ static int segment_take_hard(const struct request *request, size_t bytes, uint64
     struct device_state *device = request->pool->device;
     int code = DEVICE_OUT_OF_MEMORY;
     grow_prove(system, device);
-    if (grow_release(system, device, bytes, 0)) code = segment_retake(request, bytes, address, reason);
+    if (grow_release(system, device, bytes, 0, may_wait(request)))
+        code = segment_retake(request, bytes, address, reason);
     if (code == DEVICE_OUT_OF_MEMORY) {
         grow_settle(system, device);
-        if (grow_release(system, device, UINT64_MAX, 0)) code = segment_retake(request, bytes, address, reason);
+        if (grow_release(system, device, UINT64_MAX, 0, true)) code = segment_retake(request, bytes, address, reason);
     }
     return code;
 }
@@ -367,12 +375,12 @@ static void note_trim(struct pool *pool, uint64_t released, uint64_t device_free
     pthread_mutex_unlock(&pool->lock);
 }
 
-void grow_keep_headroom(struct pool *pool) {
+void grow_keep_headroom(struct pool *pool, bool waits) {
     const uint64_t headroom = pool->system->options.headroom_bytes;
     const struct room room = device_room(pool);
     bool whole = room.device_free >= headroom;
     if (!whole) {
-        uint64_t released = grow_release(pool->system, pool->device, headroom - room.device_free, 0);
+        uint64_t released = grow_release(pool->system, pool->device, headroom - room.device_free, 0, waits);
         if (released) note_trim(pool, released, room.device_free);
         whole = released >= headroom - room.device_free;
     }
@@ -380,7 +388,8 @@ void grow_keep_headroom(struct pool *pool) {
 }
 
 /* How much to ask for, giving back first where there is no room for the least. No lock held. */
-static size_t make_room(struct pool *pool, size_t exact, size_t wanted, struct room *room) {
+static size_t make_room(const struct request *request, size_t exact, size_t wanted, struct room *room) {
+    struct pool *pool = request->pool;
     *room = device_room(pool);
     while (wanted > room_bytes(room) && wanted > exact) {
         wanted = wanted / 2 / GRANULE * GRANULE;
@@ -388,7 +397,7 @@ static size_t make_room(struct pool *pool, size_t exact, size_t wanted, struct r
     }
     if (wanted <= room_bytes(room)) return wanted;
     grow_prove(pool->system, pool->device);
-    uint64_t released = grow_release(pool->system, pool->device, wanted - room_bytes(room), 0);
+    uint64_t released = grow_release(pool->system, pool->device, wanted - room_bytes(room), 0, may_wait(request));
     if (released) {
         note_trim(pool, released, room->device_free);
         *room = device_room(pool);
@@ -427,7 +436,8 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     if (*block) return DEVICE_OK;
 
     size_t wanted = policy_segment(request->size, pool->reserved, pool->device->max_split, &system->options);
-    struct segment *given_up = consolidate(pool, exact);
+    const bool quick = pool->source.kind == SEGMENT_ASYNC || may_wait(request);
+    struct segment *given_up = quick ? consolidate(pool, exact) : NULL;
     if (given_up) wanted = exact;
     pthread_mutex_unlock(&pool->lock);
     while (given_up) {
@@ -438,7 +448,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     }
 
     struct room room;
-    wanted = make_room(pool, exact, wanted, &room);
+    wanted = make_room(request, exact, wanted, &room);
     if (wanted > room_bytes(&room)) {
         /* A block of any size before the headroom is touched or the limit refuses. */
         pthread_mutex_lock(&pool->lock);

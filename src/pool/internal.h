@@ -454,8 +454,10 @@ struct request {
  * lock held. 0 and *block handed out. */
 int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment);
 /* Give back wholly free segments of all pools of a device: largest first, until `enough` bytes are back or at most
- * `keep` bytes stay cached. No lock held. */
-uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep);
+ * `keep` bytes stay cached. Without `waits` those of the async kind alone: the driver's release of a plain one waits
+ * for the device. No lock held. */
+uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep,
+                      bool waits);
 /* The same of one pool, after what can be proved idle without waiting has become so. */
 uint64_t grow_release_pool(struct pool *pool, uint64_t keep);
 /* What can be proved idle on a device becomes so: without waiting, or else by waiting for everything. No lock held. */
@@ -464,7 +466,7 @@ bool grow_settle(struct pool_system *system, const struct device_state *device);
 
 /* The device's headroom was touched: give back what is wholly free until it is whole. No lock held; the
  * caller is counted in pool->inside. */
-void grow_keep_headroom(struct pool *pool);
+void grow_keep_headroom(struct pool *pool, bool waits);
 
 /* ---- fill.c ---- */
 

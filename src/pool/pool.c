@@ -291,11 +291,30 @@ static struct block *take_live(struct pool *pool, uint64_t address, enum pool_do
     return block;
 }
 
+/* Give back what is wholly free until at most `keep_bytes` stay cached. No lock held. */
+static uint64_t trim(struct pool_system *system, struct device_state *device, uint64_t keep_bytes, bool waits) {
+    grow_prove(system, device);
+    uint64_t released = grow_release(system, device, UINT64_MAX, keep_bytes, waits);
+    if (!released) return 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        pthread_mutex_lock(&pool->lock);
+        figures_begin(pool);
+        stats_add(&pool->figures->trims, 1);
+        figures_end(pool);
+        figures_event(pool, POOLCUDA_EVENT_trim, released, UINT64_MAX, 0);
+        pthread_mutex_unlock(&pool->lock);
+        break;
+    }
+    return released;
+}
+
 /* What a free does after the lock is given up. */
 struct aftermath {
     bool trim, tight; /* give cached memory back */
     bool close;       /* close a fence */
     bool wait;        /* wait as the driver does, so that no more memory waits */
+    bool waits;       /* the call may wait for the device anyway */
 };
 
 /* Memory that waits for fences is bounded: beyond it a free waits. */
@@ -304,16 +323,23 @@ static bool waits_too_much(const struct pool *pool) {
 }
 
 static void COLD wait_for_frees(struct pool *pool) {
+    const struct device_ops *ops = pool->system->ops;
     streams_prove(pool, 0, true);
     pthread_mutex_lock(&pool->lock);
     const bool wait = waits_too_much(pool);
     pthread_mutex_unlock(&pool->lock);
-    if (!wait || !fences_settle(pool)) return;
+    if (!wait || !capture_wait_begin(pool)) return;
+    /* For its own context, as the driver's free would. */
+    const uint64_t began = figures_clock();
+    ops->context_synchronize(ops->self, pool->source.context);
     pthread_mutex_lock(&pool->lock);
+    capture_wait_end(pool);
     figures_begin(pool);
-    streams_reclaim(pool);
+    stats_add(&pool->figures->waits, 1);
+    stats_add(&pool->figures->driver_ns, figures_clock() - began);
     figures_end(pool);
     pthread_mutex_unlock(&pool->lock);
+    streams_prove(pool, 0, true);
 }
 
 static void COLD clear_up(struct pool *pool, struct aftermath after) {
@@ -325,8 +351,8 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
     if (after.wait) wait_for_frees(pool);
     /* To give back is a driver call that harms a capture: the first free after it does so. */
     const bool captures = atomic_load(&system->captures) != 0;
-    if (after.trim && !captures) pool_trim(system, pool->device->ordinal, system->options.trim_bytes);
-    if (after.tight && !captures) grow_keep_headroom(pool);
+    if (after.trim && !captures) trim(system, pool->device, system->options.trim_bytes, after.waits);
+    if (after.tight && !captures) grow_keep_headroom(pool, after.waits);
     pthread_mutex_lock(&pool->lock);
     pool_leave(pool);
     pthread_mutex_unlock(&pool->lock);
@@ -361,7 +387,7 @@ static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, b
     stats_add(&pool->figures->waits, 1);
     if (__builtin_expect(waited_ns != 0, 0)) stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
     figures_end_free(pool);
-    return free_done(pool, address, (struct aftermath){0}, false);
+    return free_done(pool, address, (struct aftermath){.waits = true}, false);
 }
 
 /* Has enough been freed for a fence? Under pool->lock. */
@@ -383,10 +409,10 @@ static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
     heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
-    struct aftermath after = {.close = is_full_batch(pool, block)};
+    struct aftermath after = {.close = is_full_batch(pool, block), .waits = guarded};
     figures_end(pool);
-    /* The driver's free of a block of the async kind never waits. */
-    after.wait = pool->source.kind == SEGMENT_PLAIN && waits_too_much(pool);
+    /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */
+    after.wait = pool->source.kind == SEGMENT_PLAIN && !guarded && waits_too_much(pool);
     return free_done(pool, address, after, after.close);
 }
 
@@ -547,21 +573,7 @@ uint64_t pool_releasable(struct pool_system *system, int ordinal) {
 
 uint64_t pool_trim(struct pool_system *system, int ordinal, uint64_t keep_bytes) {
     struct device_state *device = device_by_ordinal(system, ordinal);
-    if (!device) return 0;
-    grow_prove(system, device);
-    uint64_t released = grow_release(system, device, UINT64_MAX, keep_bytes);
-    if (!released) return 0;
-    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        if (pool->device != device) continue;
-        pthread_mutex_lock(&pool->lock);
-        figures_begin(pool);
-        stats_add(&pool->figures->trims, 1);
-        figures_end(pool);
-        figures_event(pool, POOLCUDA_EVENT_trim, released, UINT64_MAX, 0);
-        pthread_mutex_unlock(&pool->lock);
-        break;
-    }
-    return released;
+    return device ? trim(system, device, keep_bytes, true) : 0;
 }
 
 bool pool_relieve(struct pool_system *system, int ordinal) {

@@ -298,7 +298,8 @@ static bool poll_list(struct pool *pool, struct stream_list *list) {
     if (code == DEVICE_OK && list->passed < list->mark_batch) list->passed = list->mark_batch;
     list_rest(pool, list);
     if (code == DEVICE_NOT_READY) return false;
-    ops->fence_drop(ops->self, mark); /* calls no driver */
+    ops->fence_drop(ops->self, mark);        /* calls no driver */
+    if (code != DEVICE_OK) list->marked = 0; /* its blocks want another */
     if (code != DEVICE_OK)
         log_line(LOG_WARNING, "device %d: the driver answered %d about a mark on a stream", pool->device->ordinal,
                  code);
@@ -310,7 +311,7 @@ bool streams_poll(struct pool *pool) {
     pthread_mutex_lock(&pool->lock);
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
-        if (list->mark && !list->busy) passed |= poll_list(pool, list);
+        if (list->mark && !list->busy && !list->ending) passed |= poll_list(pool, list);
     }
     pthread_mutex_unlock(&pool->lock);
     return passed;
@@ -384,6 +385,7 @@ static void list_to_waiting(struct pool *pool, struct stream_list *list) {
 static void end_list(struct pool *pool, struct stream_list *list) {
     const uint64_t fenced = fences_marked(&pool->system->fences);
     while (list->busy) pool_await_change(pool);
+    list->recordable = false; /* by anybody but the thread that destroys the stream */
     if (list->bytes && list->newest > list->marked && list->newest > fenced) {
         struct device_fence *old = list->mark;
         list->mark = NULL;
@@ -425,7 +427,6 @@ void pool_streams_closing(struct pool_system *system, const void *context) {
 }
 
 void pool_streams_settled(struct pool_system *system, const void *context, bool gone) {
-    const uint64_t sealed = fences_seal(&system->fences);
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         pthread_mutex_lock(&pool->lock);
         for (unsigned i = 1; i < pool->list_count; i++) {
@@ -436,15 +437,11 @@ void pool_streams_settled(struct pool_system *system, const void *context, bool 
                 struct device_fence *mark = list->mark;
                 list->mark = NULL;
                 if (mark) pool->system->ops->fence_drop(pool->system->ops->self, mark);
-                list->passed = sealed; /* the work of a context that is gone has ended */
+                /* Its own work has ended with the context, but not what the stream had been told to wait for. */
+                list_to_waiting(pool, list);
                 take_name(pool, list);
             }
             streams_list_emptied(pool, list);
-        }
-        if (gone) {
-            figures_begin(pool);
-            streams_reclaim(pool);
-            figures_end(pool);
         }
         pthread_mutex_unlock(&pool->lock);
     }

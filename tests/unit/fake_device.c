@@ -95,7 +95,9 @@ static int context_synchronize(void *self, struct device_context context) {
     if (fake->during_synchronize) fake->during_synchronize(fake->during_arg);
     __atomic_fetch_add(&fake->synchronizes, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&fake->synchronized, context.handle, __ATOMIC_RELAXED);
-    return __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
+    const int code = __atomic_load_n(&fake->synchronize_fails_with, __ATOMIC_RELAXED);
+    if (!code) __atomic_store_n(&fake->passed, __atomic_load_n(&fake->recorded, __ATOMIC_SEQ_CST), __ATOMIC_SEQ_CST);
+    return code;
 }
 
 static int current_handle(void *self, void **handle) {

@@ -296,7 +296,7 @@ static void a_destroyed_memory_pool_gives_out_no_more(void **state) {
     fixture_end(&f);
 }
 
-static void the_end_of_a_context_ends_the_work_of_its_streams(void **state) {
+static void a_context_that_is_gone_leaves_its_blocks_to_a_fence(void **state) {
     (void)state;
     struct fixture f;
     begin(&f);
@@ -307,9 +307,12 @@ static void the_end_of_a_context_ends_the_work_of_its_streams(void **state) {
     assert_int_equal(totals_of(&f, 0).ordered, BIG);
     pool_streams_closing(f.pool, FAKE_PRIMARY(0));
     pool_streams_settled(f.pool, FAKE_PRIMARY(0), true);
-    assert_int_equal(totals_of(&f, 0).idle, BIG);
-    assert_int_equal(must_alloc_on(&f, T, BIG), a);
-    assert_int_equal(f.device.recorded, 0);
+    assert_int_equal(totals_of(&f, 0).waiting, BIG);
+    assert_int_not_equal(must_alloc_on(&f, S, BIG), a);
+    assert_int_equal(f.device.fences, 1);
+    assert_int_equal(f.device.stream_marks, 0);
+    pass_all(&f);
+    assert_int_equal(must_alloc_on(&f, S, BIG), a);
     fixture_end(&f);
 }
 
@@ -394,7 +397,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_device_takes_what_is_ordered_elsewhere),
     cmocka_unit_test(the_memory_pool_that_is_set_serves_from_then_on),
     cmocka_unit_test(a_destroyed_memory_pool_gives_out_no_more),
-    cmocka_unit_test(the_end_of_a_context_ends_the_work_of_its_streams),
+    cmocka_unit_test(a_context_that_is_gone_leaves_its_blocks_to_a_fence),
     cmocka_unit_test(what_the_pool_leaves_alone),
     cmocka_unit_test(bad_frees_in_stream_order_answer_1),
     cmocka_unit_test(figures_count_by_stream),
