@@ -180,6 +180,7 @@ static void free_block(struct hand *hand, struct block *block, uint64_t seq) {
     if (block->stamped)
         block->read = !failed(hand, stamp_read(stamp_of(player, block), block->address, block->range.size, stream),
                               "cudaMemcpyAsync", seq);
+    if (player->streams == NULL) failed(hand, cudaStreamSynchronize(NULL), "cudaStreamSynchronize", seq);
     if (block->in_ranges) ranges_remove(player->ranges, &block->range);
     void *address = block->address;
     block->address = NULL;

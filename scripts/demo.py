@@ -17,6 +17,8 @@ SCRIPTS = Path(__file__).resolve().parent
 FEWEST_TIMES_FEWER = 30
 SECTIONS_SHOWN = ("Derived", "Size classes", "Latency")  # of `poolstat show`, which says much more
 STANDSTILL_S = 10
+STREAMS = 4
+DRIVER_ALLOCATIONS = ("cuMemAlloc_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync")
 MIB = 1024 * 1024
 
 # What cudaMalloc and cudaFree cost on GPUs, for the simulated one: the lower of the published figures.
@@ -48,7 +50,7 @@ class Stage:
     trace: str
     simulated: bool
 
-    def command(self, arguments, pooled, counts_file):
+    def command(self, arguments, pooled, counts_file, settings=None):
         environment = {}
         library_path = [self.build / "src"] if pooled else []
         if self.simulated:
@@ -59,8 +61,8 @@ class Stage:
             environment["LD_PRELOAD"] = ":".join(filter(None, ["libpoolcuda.so", os.environ.get("LD_PRELOAD")]))
         environment["LD_LIBRARY_PATH"] = ":".join(
             [*map(str, library_path), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-        settings = [f"{name}={value}" for name, value in environment.items()]
-        return ["env", *settings, self.build / "bench/replay", "--json", *arguments, self.trace]
+        environment.update(settings or {})
+        return ["env", *(f"{name}={value}" for name, value in environment.items()), self.build / "bench/replay", "--json", *arguments, self.trace]
 
 
 @dataclass
@@ -104,11 +106,26 @@ def start(command, **options):
                             **options)
 
 
-def run_native(stage, folder):
+def driver_allocations(counts, otherwise):
+    """By any of the driver's calls, as the simulator counted them."""
+    return sum(counts.get(name, 0) for name in DRIVER_ALLOCATIONS) if counts else otherwise
+
+
+def run_native(stage, folder, *arguments):
     counts_file = folder / "native-counts"
-    report, counts = finish(start(stage.command([], False, counts_file)), counts_file)
+    report, counts = finish(start(stage.command(arguments, False, counts_file)), counts_file)
     # On a GPU nobody counts for us: every allocation of the program is one of the driver.
-    return Run(report, counts.get("cuMemAlloc_v2", report["operations"]["allocs"]))
+    return Run(report, driver_allocations(counts, report["operations"]["allocs"]))
+
+
+def run_on_streams(stage, folder, free, *arguments):
+    """Pooled, with nobody watching: the program itself reports the pool's figures."""
+    counts_file = folder / f"pooled-counts-{free}{len(arguments)}"
+    command = stage.command(["--streams", STREAMS, *arguments], True, counts_file, {"POOL_FREE": free})
+    report, counts = finish(start(command), counts_file)
+    if not report["pool"]:
+        raise Failure("the program on streams published no figures: it did not run on the pool")
+    return Run(report, driver_allocations(counts, report["pool"]["segment_allocs"]))
 
 
 class Watch:
@@ -162,17 +179,18 @@ def run_pooled(stage, folder, allocations):
     report, counts = finish(replay, counts_file)
     if not seen.figures:
         raise Failure("poolstat saw no figures of the pooled program: it did not run on the pool")
-    return Run(report, counts.get("cuMemAlloc_v2", seen.figures["segment_allocs"])), seen
+    return Run(report, driver_allocations(counts, seen.figures["segment_allocs"])), seen
 
 
 def times(larger, smaller):
     return f"{larger / smaller:.1f}" if smaller else "∞"
 
 
-def print_table(native, pooled, figures, simulated):
-    def in_allocator(run):
-        return (run.report["operations"]["alloc_ns"] + run.report["operations"]["free_ns"]) / 1e9
+def in_allocator(run):
+    return (run.report["operations"]["alloc_ns"] + run.report["operations"]["free_ns"]) / 1e9
 
+
+def print_table(native, pooled, figures, simulated):
     rows = [
         ("", "native", "pooled", ""),
         ("time", f"{native.seconds:.3f} s", f"{pooled.seconds:.3f} s",
@@ -194,6 +212,31 @@ def print_table(native, pooled, figures, simulated):
               "  costs it more than a GPU. The counts and sizes are those that a GPU would show.")
 
 
+def print_streams_table(native, ways):
+    """`ways`: (heading, run) of each pooled one."""
+    def figure(name, unit=1):
+        return [f"{run.report['pool'][name] // unit:,}" for _, run in ways]
+
+    runs = [native, *(run for _, run in ways)]
+    pools = [run.report["pool"] for _, run in ways]
+    fences = [f"{pool['fences']:,} / {pool['stream_marks']:,}" for pool in pools]
+    rows = [
+        ("", ["native", *(heading for heading, _ in ways)]),
+        ("time", [f"{run.seconds:.3f} s" for run in runs]),
+        ("of it in allocations and frees", [f"{in_allocator(run):.3f} s" for run in runs]),
+        ("driver allocations", [f"{run.driver_allocations:,}" for run in runs]),
+        ("peak reserved, MiB", [f"{native.reserved_at_peak / MIB:,.0f}", *figure("peak_reserved_bytes", MIB)]),
+        ("hit rate", ["–", *(f"{100 * pool['hits'] / max(pool['allocs'], 1):.2f} %" for pool in pools)]),
+        ("reuses across streams", ["–", *(f"{run.report['crossed_streams']:,}" for _, run in ways)]),
+        ("waits in frees", ["–", *figure("waits")]),
+        ("fences / marks on streams", ["–", *fences]),
+        ("live blocks overwritten", [f"{run.violations()}" for run in runs]),
+    ]
+    for name, cells in rows:
+        print(f"  {name:<32}" + "".join(f"{cell:>17}" for cell in cells))
+    print(f"  {runs[-1].report['stamps']['checked']:,} blocks checked in each.")
+
+
 def indent(text):
     return "".join(f"  {line}".rstrip() + "\n" for line in text.splitlines())
 
@@ -209,6 +252,33 @@ def check_calls(run, which):
         raise Failure(f"{run.failures()} calls of the {which} run failed: {'; '.join(run.report['messages'])}")
 
 
+def check_gain(native, pooled, where=""):
+    if native.driver_allocations < FEWEST_TIMES_FEWER * pooled.driver_allocations:
+        raise Failure(f"expected at least {FEWEST_TIMES_FEWER} times fewer driver allocations{where}")
+
+
+def check_pooled(run, which):
+    check_calls(run, which)
+    if run.violations():
+        raise Failure(f"{run.violations()} live blocks of the {which} run were overwritten")
+
+
+def show_streams(stage, folder):
+    native = run_native(stage, folder, "--streams", STREAMS)
+    check_calls(native, f"native run over {STREAMS} streams")
+    kernel_us = native.report["options"]["kernel_us"]
+    work = f"a kernel of {kernel_us} µs" if kernel_us else "a memset"
+    print(f"The same trace over {STREAMS} streams, which have its blocks in turn; {work} uses each block in its stream, and nothing\n"
+          "waits but what cudaFree itself waits for:\n", flush=True)
+    ways = [("POOL_FREE=sync", run_on_streams(stage, folder, "sync")),
+            ("POOL_FREE=event", run_on_streams(stage, folder, "event")),
+            ("cudaMallocAsync", run_on_streams(stage, folder, "sync", "--async"))]
+    print_streams_table(native, ways)
+    for heading, run in ways:
+        check_pooled(run, f"pooled ({heading}, {STREAMS} streams)")
+        check_gain(native, run, f" with {heading} over {STREAMS} streams")
+
+
 def main():
     build, trace, device = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     name = gpu_name() if device != "sim" else None
@@ -220,23 +290,22 @@ def main():
     else:
         print(f"Simulated CUDA, in which cudaMalloc and cudaFree take {LATENCY_US} µs each in the driver\n"
               f"({LATENCY_SOURCE}).")
-    with tempfile.TemporaryDirectory(prefix="poolcuda-demo-") as folder:
-        native = run_native(stage, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="poolcuda-demo-") as name:
+        folder = Path(name)
+        native = run_native(stage, folder)
         check_calls(native, "native")
         allocations = native.report["operations"]["allocs"]
         print(f"Trace: {Path(trace).name}: {native.report['trace']['events']:,} events, {allocations:,} allocations, peak "
               f"{native.report['trace']['peak_live_bytes'] / MIB:,.0f} MiB. The program sets each block by a memset.\n",
               flush=True)
-        pooled, seen = run_pooled(stage, Path(folder), allocations)
-    print_table(native, pooled, seen.figures, stage.simulated)
-    if seen.details:
-        print(f"\nMeanwhile, from another process, poolstat:\n\n{indent(seen.table)}")
-        print(f"and of poolstat show {seen.pid}:\n\n{indent(sections(seen.details))}")
-    check_calls(pooled, "pooled")
-    if pooled.violations():
-        raise Failure(f"{pooled.violations()} live blocks of the pooled run were overwritten")
-    if native.driver_allocations < FEWEST_TIMES_FEWER * pooled.driver_allocations:
-        raise Failure(f"expected at least {FEWEST_TIMES_FEWER} times fewer driver allocations")
+        pooled, seen = run_pooled(stage, folder, allocations)
+        print_table(native, pooled, seen.figures, stage.simulated)
+        if seen.details:
+            print(f"\nMeanwhile, from another process, poolstat:\n\n{indent(seen.table)}")
+            print(f"and of poolstat show {seen.pid}:\n\n{indent(sections(seen.details))}", flush=True)
+        check_pooled(pooled, "pooled")
+        check_gain(native, pooled)
+        show_streams(stage, folder)
 
 
 if __name__ == "__main__":
