@@ -2,8 +2,9 @@
  *
  * Plays an allocation trace with the CUDA runtime: each allocation is a cudaMalloc or cudaMallocAsync, work on the
  * block in a stream (a memset of the whole, or on the simulated CUDA a kernel of a stated duration; and two stamps),
- * each free a read of the stamps in that stream and a cudaFree or cudaFreeAsync. Nothing waits for the device but what
- * the runtime does itself; the stamps are compared when the trace has been played.
+ * each free a read of the stamps in that stream and a cudaFree or cudaFreeAsync. The stamps are compared when the trace
+ * has been played. On the default stream the player waits for its work before each free, so that what a free takes is
+ * its own; on streams nothing waits for the device but what the runtime does itself.
  *
  * With several threads or streams the trace's blocks are dealt to them in turn: a synthetic load, no recorded one. Each
  * thread plays the events of its own blocks in their order, and nothing orders threads or streams among themselves. A
@@ -25,7 +26,7 @@ struct player_options {
     unsigned threads; /* at least 1 */
     unsigned streams; /* of the player's own; 0: the default stream */
     bool async;       /* cudaMallocAsync and cudaFreeAsync */
-    int kernel_us; /* duration of the kernels; 0: a memset each instead; −1: kernels of 10 on streams of a simulation */
+    int kernel_us; /* duration of the kernels; 0: memsets instead; −1: 10 on streams of the simulated CUDA, else 0 */
     unsigned repeat;  /* times to play the trace, at least 1 */
     double scale;     /* of the sizes */
     bool work;        /* false: no work and no stamps */
