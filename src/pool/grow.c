@@ -53,10 +53,13 @@ static struct room device_room(struct pool *pool) {
     const struct device_ops *ops = pool->system->ops;
     struct room room = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     size_t free_bytes, total_bytes;
-    if (options->headroom_bytes &&
-        ops->memory_info(ops->self, pool->source.context, &free_bytes, &total_bytes) == DEVICE_OK) {
-        room.device_free = free_bytes;
-        room.headroom = free_bytes > options->headroom_bytes ? free_bytes - options->headroom_bytes : 0;
+    /* A question about memory breaks captures, as a recording does. */
+    if (options->headroom_bytes && capture_record_begin(pool->system)) {
+        if (ops->memory_info(ops->self, pool->source.context, &free_bytes, &total_bytes) == DEVICE_OK) {
+            room.device_free = free_bytes;
+            room.headroom = free_bytes > options->headroom_bytes ? free_bytes - options->headroom_bytes : 0;
+        }
+        capture_record_end(pool->system);
     }
     if (options->limit_bytes != CONFIG_NONE) {
         pthread_mutex_lock(&pool->device->lock);

@@ -100,7 +100,10 @@ void pool_context_settle(struct pool_system *system, int ordinal, void *handle);
  * place, whatever handle comes back. May record an event on it. */
 void pool_stream_end(struct pool_system *system, void *handle);
 
-/* The same for all streams of a context that is about to end; then, after the real call: whether it is gone. Calls are
+/* The same for all streams of a context that ends while their work goes on. */
+void pool_context_streams_end(struct pool_system *system, const void *context);
+
+/* All streams of a context are about to end with their work; then, after the real call: whether it is gone. Calls are
  * paired, outside pool_context_close … pool_context_settle. */
 void pool_streams_closing(struct pool_system *system, const void *context);
 void pool_streams_settled(struct pool_system *system, const void *context, bool gone);

@@ -398,12 +398,14 @@ static void end_list(struct pool *pool, struct stream_list *list) {
     streams_list_emptied(pool, list);
 }
 
-void pool_stream_end(struct pool_system *system, void *handle) {
+/* The lists of a stream, or of all streams of a context. */
+static void end_lists(struct pool_system *system, const void *handle, const void *context) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         pthread_mutex_lock(&pool->lock);
         for (unsigned i = 1; i < pool->list_count; i++) {
             struct stream_list *list = pool->lists[i];
-            if (list->id && list->stream.handle == handle) end_list(pool, list);
+            if (list->id && (context ? list->context.handle == context : list->stream.handle == handle))
+                end_list(pool, list);
         }
         const bool open = pool->waiting && pool->waiting_last->batch > fences_marked(&system->fences);
         pthread_mutex_unlock(&pool->lock);
@@ -411,6 +413,14 @@ void pool_stream_end(struct pool_system *system, void *handle) {
         if (open) fences_close(pool, false);
     }
     atomic_fetch_add(&system->streams_epoch, 1);
+}
+
+void pool_stream_end(struct pool_system *system, void *handle) {
+    end_lists(system, handle, NULL);
+}
+
+void pool_context_streams_end(struct pool_system *system, const void *context) {
+    end_lists(system, NULL, context);
 }
 
 void pool_streams_closing(struct pool_system *system, const void *context) {
