@@ -2,7 +2,7 @@
  *
  * Stream captures. While any runs in the process the driver decides what is permitted: allocations pass through, and
  * before a block of ours is freed the driver is asked with a small allocation, whose refusal is the answer that the
- * program would have had.
+ * program would have had; and where the driver's free would wait, the small one's does.
  */
 #include "pool/internal.h"
 
@@ -33,20 +33,19 @@ static void probes_put(struct pool_system *system, struct capture_probe *list) {
     pthread_mutex_unlock(&system->probes_lock);
 }
 
-int capture_ask(struct pool *pool) {
+int capture_ask(struct pool *pool, bool wait) {
     struct pool_system *system = pool->system;
+    const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
+    uint64_t address = 0;
+    int code = system->ops->segment_alloc(system->ops->self, &plain, (struct device_stream){0}, UNIT, &address);
+    if (code == DEVICE_OUT_OF_MEMORY) return DEVICE_OK; /* permitted, only not to be had */
+    if (code != DEVICE_OK) return code;
+    if (wait) return system->ops->segment_release(system->ops->self, &plain, address, UNIT);
+
+    /* To free it now would wait. Without host memory to remember it, it stays with the driver. */
     const int error = errno;
     struct capture_probe *probe = malloc(sizeof *probe);
     errno = error;
-    uint64_t address = 0;
-    const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
-    int code = system->ops->segment_alloc(system->ops->self, &plain, (struct device_stream){0}, UNIT, &address);
-    if (code != DEVICE_OK) {
-        free(probe);
-        return code == DEVICE_OUT_OF_MEMORY ? DEVICE_OK : code; /* permitted, only not to be had */
-    }
-    /* To free it now would be a second call that a capture may refuse; without host memory to remember it, it stays
-     * with the driver. */
     if (probe) {
         *probe = (struct capture_probe){.pool = pool, .generation = generation_of(pool), .address = address};
         probes_put(system, probe);

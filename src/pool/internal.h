@@ -501,9 +501,10 @@ static inline void capture_wait_end(struct pool *pool) {
     atomic_store_explicit(&pool->waits_ended, ended + 1, memory_order_release);
 }
 
-/* May the thread free memory now? Asks the driver with a small allocation that is kept until the captures end. 0, or
- * the driver's refusal. No lock held. */
-int capture_ask(struct pool *pool);
+/* May the thread free memory now? Asks the driver with a small allocation, which is freed at once (`wait`: so the
+ * driver's free waits as it would for the program), or else kept until the captures end. 0, or the driver's refusal. No
+ * lock held. */
+int capture_ask(struct pool *pool, bool wait);
 /* What is left when a capture begins meanwhile is kept until that ends. */
 void capture_release_probes(struct pool_system *system);
 

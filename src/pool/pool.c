@@ -441,9 +441,9 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
     return code;
 }
 
-/* A stream of the process captures: no wait is possible. */
-static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door) {
-    int code = capture_ask(pool);
+/* A stream of the process captures: no wait of ours is possible, and none of the driver's is a proof. */
+static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door, bool wait) {
+    int code = capture_ask(pool, wait);
     return code == DEVICE_OK ? free_waiting(pool, address, door, false) : code;
 }
 
@@ -460,9 +460,9 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
     struct pool *pool = free_begin(system, address, door, &context, &code);
     if (__builtin_expect(!pool, 0)) return code;
     if (frees_at_once(pool))
-        return __builtin_expect(atomic_load(&system->captures) != 0, 0) ? free_in_capture(pool, address, door)
+        return __builtin_expect(atomic_load(&system->captures) != 0, 0) ? free_in_capture(pool, address, door, false)
                                                                         : free_waiting(pool, address, door, false);
-    if (__builtin_expect(!capture_wait_begin(pool), 0)) return free_in_capture(pool, address, door);
+    if (__builtin_expect(!capture_wait_begin(pool), 0)) return free_in_capture(pool, address, door, true);
     const struct device_ops *ops = system->ops;
     uint64_t began = sample_begin(&free_calls);
     code = __builtin_expect(pool->source.context.handle == context, 1)

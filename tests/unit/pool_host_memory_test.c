@@ -186,8 +186,10 @@ static void a_block_that_cannot_be_split_is_given_whole(void **state) {
 
 static void a_free_in_a_capture_without_host_memory_is_done(void **state) {
     (void)state;
+    struct pool_options options = fixture_options();
+    options.free_event = true;
     struct fixture f;
-    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
     uint64_t a = must_alloc(&f, 512), before = f.device.range_count;
     pool_capture_begin(f.pool);
     heap = (struct shortage){0, 1};

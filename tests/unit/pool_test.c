@@ -528,8 +528,10 @@ static void a_capture_without_memory_to_ask_with_permits_frees(void **state) {
 
 static void what_asked_the_driver_goes_with_its_context(void **state) {
     (void)state;
+    struct pool_options options = fixture_options();
+    options.free_event = true; /* what asked is kept, since to free it would wait */
     struct fixture f;
-    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
     uint64_t a = must_alloc(&f, 4096);
     pool_capture_begin(f.pool);
     must_free(&f, a);
@@ -542,10 +544,27 @@ static void what_asked_the_driver_goes_with_its_context(void **state) {
     fixture_end(&f);
 }
 
-static void of_two_captures_the_last_gives_back_what_asked(void **state) {
+static void a_free_in_a_capture_waits_as_the_drivers_does(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 4096);
+    pool_capture_begin(f.pool);
+    must_free(&f, a);
+    assert_int_equal(f.device.releases, 1); /* what asked was freed, and that waited */
+    assert_int_equal(f.device.synchronizes, 0);
+    assert_int_equal(totals_of(&f, 0).waiting, 4096); /* no proof all the same */
+    pool_capture_end(f.pool);
+    assert_int_equal(f.device.releases, 1);
+    fixture_end(&f);
+}
+
+static void of_two_captures_the_last_gives_back_what_asked(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.free_event = true; /* what asked is kept, since to free it would wait */
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
     uint64_t a = must_alloc(&f, 4096);
     pool_capture_begin(f.pool);
     pool_capture_begin(f.pool);
@@ -611,6 +630,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_capture_passes_allocations_and_defers_frees),
     cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
     cmocka_unit_test(what_asked_the_driver_goes_with_its_context),
+    cmocka_unit_test(a_free_in_a_capture_waits_as_the_drivers_does),
     cmocka_unit_test(of_two_captures_the_last_gives_back_what_asked),
     cmocka_unit_test(queries_know_the_block_and_its_requested_size),
 };
