@@ -169,8 +169,8 @@ static bool stream_destroy(struct live_stream *stream, size_t number) {
 
 static bool allocate(const struct operation *operation, size_t number) {
     struct live_block *block = &running.blocks[operation->block];
-    const cudaStream_t stream = stream_of(operation);
     const bool async = operation->kind == DO_ALLOC_ASYNC;
+    const cudaStream_t stream = async ? stream_of(operation) : NULL;
     CUdeviceptr address = 0;
     void *pointer = NULL;
     int answer;
@@ -211,7 +211,7 @@ static bool allocate(const struct operation *operation, size_t number) {
 static bool allocate_too_much(const struct operation *operation, size_t number) {
     CUdeviceptr address = 0;
     void *pointer = NULL;
-    const cudaStream_t stream = stream_of(operation);
+    const cudaStream_t stream = operation->waits ? stream_of(operation) : NULL;
     int answer;
     if (operation->waits && operation->by_driver)
         answer = (int)family(operation)->driver_malloc_async(&address, operation->bytes, stream);
@@ -450,7 +450,6 @@ static bool memory_info(size_t number) {
 
 static bool perform(const struct operation *operation, size_t number) {
     const struct calls *calls = family(operation);
-    const cudaStream_t stream = stream_of(operation);
     const bool has_context = operation->kind == DO_CONTEXT_CREATE || operation->kind == DO_QUIET;
     if (!has_context && !use_context(number, operation->context)) return false;
     switch (operation->kind) {
@@ -459,13 +458,13 @@ static bool perform(const struct operation *operation, size_t number) {
     case DO_STREAM_DESTROY:
         return stream_destroy(&running.streams[operation->stream], number);
     case DO_STREAM_SYNCHRONIZE:
-        return DO(calls->stream_synchronize(stream));
+        return DO(calls->stream_synchronize(stream_of(operation)));
     case DO_STREAM_QUERY:
-        return expect(number, (int)calls->stream_query(stream), "cudaStreamQuery", 0, cudaErrorNotReady);
+        return expect(number, (int)calls->stream_query(stream_of(operation)), "cudaStreamQuery", 0, cudaErrorNotReady);
     case DO_EVENT_RECORD:
         return event_record(operation, number);
     case DO_STREAM_WAIT:
-        return DO(calls->stream_wait(stream, running.events[operation->event], 0));
+        return DO(calls->stream_wait(stream_of(operation), running.events[operation->event], 0));
     case DO_EVENT_SYNCHRONIZE:
         return DO(cudaEventSynchronize(running.events[operation->event]));
     case DO_EVENT_QUERY:

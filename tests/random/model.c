@@ -102,8 +102,10 @@ bool model_may_use(const struct model *model, unsigned context, unsigned block) 
 
 /* ---- what an operation needs to be possible at all ---- */
 
-static bool has_stream(unsigned kind) {
-    switch (kind) {
+static bool has_stream(const struct operation *operation) {
+    switch (operation->kind) {
+    case DO_ALLOC_TOO_LARGE:
+        return operation->waits;
     case DO_STREAM_DESTROY:
     case DO_STREAM_SYNCHRONIZE:
     case DO_STREAM_QUERY:
@@ -212,7 +214,7 @@ static bool is_possible(const struct model *model, const struct operation *opera
     if (model_is_unsafe(operation->kind) && captures_forbid(model, operation->thread)) return false;
     if (model->held > 0 && may_wait(model, operation)) return false;
     if (is_alone(operation->kind) && any_captures(model)) return false;
-    if (has_stream(operation->kind) && !stream_is_possible(model, operation)) return false;
+    if (has_stream(operation) && !stream_is_possible(model, operation)) return false;
     switch (operation->kind) {
     case DO_STREAM_CREATE:
         return operation->stream < CREATED_STREAMS_MAX && !model->streams[operation->stream].alive &&
@@ -320,7 +322,7 @@ static void step_shares_all(struct step *step, const struct model *model) {
     if (model_is_unsafe(operation->kind) || operation->kind == DO_CAPTURE_END)
         step_shares(step, SHARED_UNSAFE, begins_global || ends_global);
     if (may_wait(model, operation)) step_shares(step, SHARED_HELD, false);
-    if (has_stream(operation->kind)) step_shares_stream(step, model, operation->stream);
+    if (has_stream(operation)) step_shares_stream(step, model, operation->stream);
     for (unsigned i = 0; i < operation->touch_count; i++)
         step_shares(step, SHARED_BLOCKS + operation->touches[i].block, false);
     switch (operation->kind) {

@@ -98,7 +98,8 @@ struct operation {
     uint8_t graph;
     bool by_driver;  /* by the driver's function, not the runtime's */
     bool per_thread; /* by the family of functions whose stream 0 is the thread's own */
-    bool waits;      /* a FREE that is leant on as a synchronise; a KERNEL that goes on until released */
+    bool waits;      /* a FREE that is leant on as a synchronise; a KERNEL that goes on until released; an
+                        ALLOC_TOO_LARGE in stream order */
     uint8_t touch_count;
     uint16_t block;
     uint32_t microseconds;

@@ -11,7 +11,7 @@ from tap import case, main
 BUILD, SANITIZER = os.environ["RANDOM_BUILD"], os.environ["RANDOM_SANITIZER"]
 SEED = int(os.environ.get("RANDOM_SEED", "1"))
 # Sanitizers make all slower, and are run one after another.
-COUNT = int(os.environ.get("RANDOM_COUNT", "500" if SANITIZER == "none" else "60"))
+COUNT = int(os.environ.get("RANDOM_COUNT", "500" if SANITIZER == "none" else "100"))
 SHOWN = 5
 
 
