@@ -182,6 +182,14 @@ static int memory_info(void *self, struct device_context context, size_t *free_b
 
 /* ---- what a context is ---- */
 
+int device_driver_ordinal(struct device_driver *driver, void *context) {
+    struct device_context found = {context, -1};
+    bool pushed;
+    if (device_driver_enter(driver, found, &pushed) == CUDA_SUCCESS) driver->ops.context_current(driver, &found);
+    device_driver_leave(driver, pushed);
+    return found.ordinal;
+}
+
 void *device_driver_primary(struct device_driver *driver, int ordinal) {
     unsigned int flags = 0;
     int active = 0;

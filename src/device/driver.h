@@ -118,6 +118,9 @@ void device_driver_context_settled(struct device_driver *driver, const void *han
 /* Was its creation seen, and not its end? */
 bool device_driver_context_created(struct device_driver *driver, const void *handle);
 
+/* Is it known as a green one? No event is made in such a context: what becomes of it there is not documented. */
+bool device_driver_context_green(struct device_driver *driver, const void *handle);
+
 /* A number for each life of a live context, 0 when it is not known. */
 uint64_t device_driver_context_serial(struct device_driver *driver, const void *handle);
 
@@ -146,6 +149,9 @@ CUresult device_driver_enter(struct device_driver *driver, struct device_context
 void device_driver_leave(struct device_driver *driver, bool pushed);
 
 /* ---- driver.c ---- */
+
+/* The device of a live context, -1 when the driver does not tell. */
+int device_driver_ordinal(struct device_driver *driver, void *context);
 
 /* Handle of a device's primary context, NULL when it is inactive. */
 void *device_driver_primary(struct device_driver *driver, int ordinal);

@@ -172,6 +172,14 @@ bool device_driver_context_created(struct device_driver *driver, const void *han
     return created;
 }
 
+bool device_driver_context_green(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    const struct live_context *live = find(driver, handle);
+    bool green = live && live->kind == LIVE_GREEN;
+    pthread_mutex_unlock(&driver->live_lock);
+    return green;
+}
+
 uint64_t device_driver_context_serial(struct device_driver *driver, const void *handle) {
     pthread_mutex_lock(&driver->live_lock);
     const struct live_context *live = find(driver, handle);
@@ -300,6 +308,7 @@ static int fence_begin(struct device_driver *driver, const void *one, struct dev
     for (const struct live_context *live = driver->live; live; live = live->next) {
         if (one ? live->context.handle != one : live->kind == LIVE_GREEN) continue;
         if (live->closing) result = DEVICE_NOT_READY;
+        if (live->kind == LIVE_GREEN) result = DEVICE_NOT_SUPPORTED;
         count++;
     }
     if (one && !count) result = DEVICE_INVALID_CONTEXT;

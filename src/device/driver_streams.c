@@ -135,11 +135,12 @@ static int stream_identify(void *self, struct device_stream stream, struct devic
     pthread_mutex_lock(&driver->streams_lock);
     const struct known_stream *known = driver->streams ? driver->streams[bucket_of(handle)] : NULL;
     while (known && known->handle != (void *)handle) known = known->next;
-    if (known)
-        *identity = (struct device_stream_identity){
-            .id = known->id, .context = known->context, .lasting = true, .recordable = true};
+    if (known) *identity = (struct device_stream_identity){.id = known->id, .context = known->context, .lasting = true};
     pthread_mutex_unlock(&driver->streams_lock);
-    if (identity->id) return DEVICE_OK;
+    if (identity->id) {
+        identity->recordable = !device_driver_context_green(driver, identity->context.handle);
+        return DEVICE_OK;
+    }
 
     unsigned long long id = 0;
     if (!driver->call.stream_get_id) return DEVICE_OK;

@@ -129,11 +129,30 @@ CUresult entry_cuCtxDetach(CUcontext context) {
     return end_context(REAL(cuCtxDetach), context);
 }
 
-/* Its memory is its device's; but the context made from it is gone, and the handle may come back for another device. */
-CUresult entry_cuGreenCtxDestroy(void *context) {
+/* Its memory is its device's primary context's, which may end with it. Its work goes on, and its streams are no more.
+ */
+CUresult entry_cuGreenCtxDestroy(void *green) {
     if (!symbols_driver() || !REAL(cuGreenCtxDestroy)) return PROCESS_NO_DRIVER;
-    const CUresult result = REAL(cuGreenCtxDestroy)(context);
-    if (atomic_load_explicit(&process_driver_pool, memory_order_acquire))
-        device_driver_forget_contexts(process_driver());
+    struct pool_system *pool = process_pool();
+    CUcontext context = NULL;
+    if (!pool || !REAL(cuCtxFromGreenCtx) || REAL(cuCtxFromGreenCtx)(&context, green) != CUDA_SUCCESS)
+        return REAL(cuGreenCtxDestroy)(green);
+    struct device_driver *driver = process_driver();
+    device_driver_context_known(driver, (struct device_context){context, -1}, LIVE_GREEN);
+    const int device = device_driver_ordinal(driver, context);
+    void *primary = device_driver_primary(driver, device);
+    device_driver_streams_gone(driver, context);
+    pool_context_streams_end(pool, context);
+    pool_context_close(pool, device, NULL);
+    closing(pool, primary);
+    device_driver_context_closing(driver, context);
+    const CUresult result = REAL(cuGreenCtxDestroy)(green);
+    device_driver_forget_contexts(driver);
+    const bool gone = result == CUDA_SUCCESS, primary_gone = gone && !device_driver_primary(driver, device);
+    if (gone) captures_forget_context(pool, context);
+    if (primary && primary_gone) captures_forget_context(pool, primary);
+    device_driver_context_settled(driver, context, gone);
+    settled(pool, primary, primary_gone);
+    pool_context_settle(pool, device, NULL);
     return result;
 }

@@ -80,13 +80,17 @@ static void a_green_context_is_covered_by_its_primary_one(void **state) {
     drop(must_record());
     assert_int_equal(mock_recorded(0), 1);
     assert_int_equal(mock_recorded(6), 0);
-    /* Its streams are its own. */
-    struct device_fence *mark;
+    /* No event is made in it. */
+    struct device_fence *mark = NULL;
     assert_int_equal(
-        ops->fence_record_stream(ops->self, mock_context(6), (struct device_stream){STREAM(1), false}, &mark), 0);
-    assert_ptr_equal(mock.events[2].context, CONTEXT(6));
-    assert_ptr_equal(mock.events[2].stream, STREAM(1));
-    drop(mark);
+        ops->fence_record_stream(ops->self, mock_context(6), (struct device_stream){STREAM(1), false}, &mark),
+        DEVICE_NOT_SUPPORTED);
+    assert_null(mark);
+    assert_int_equal(mock.events_made, 2);
+    assert_true(device_driver_context_green(&device, CONTEXT(6)));
+    for (int i = 0; i < 2; i++) assert_false(device_driver_context_green(&device, CONTEXT(i)));
+    mock_end_context(6);
+    assert_false(device_driver_context_green(&device, CONTEXT(6)));
 }
 
 static void a_stream_is_marked_in_its_own_context(void **state) {

@@ -48,6 +48,22 @@ static void a_created_stream_is_known_without_a_question(void **state) {
     assert_int_equal(mock.stream_ids_asked, 0);
 }
 
+static void a_green_contexts_stream_is_not_recorded_on(void **state) {
+    (void)state;
+    mock_begin(NULL);
+    mock.alive[6] = true;
+    assert_true(device_driver_context_known(&device, mock_context(6), LIVE_GREEN));
+    create_seen(1, 6);
+    create(2, 6);
+    for (unsigned i = 1; i <= 2; i++) {
+        const struct device_stream_identity identity = identify(STREAM(i), false, 0);
+        assert_true(identity.id != 0);
+        assert_false(identity.recordable);
+        assert_int_equal(identity.lasting, i == 1);
+        assert_ptr_equal(identity.context.handle, CONTEXT(6));
+    }
+}
+
 static void a_handle_that_comes_back_means_another_stream(void **state) {
     (void)state;
     mock_begin(NULL);
@@ -295,6 +311,7 @@ static void a_stream_in_a_context_without_host_memory_is_not_told_apart(void **s
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_created_stream_is_known_without_a_question),
+    cmocka_unit_test(a_green_contexts_stream_is_not_recorded_on),
     cmocka_unit_test(a_handle_that_comes_back_means_another_stream),
     cmocka_unit_test(many_streams_are_told_apart),
     cmocka_unit_test(a_stream_that_no_hook_saw_is_asked_for_its_number_each_time),

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A program over the driver whose streams come and go, are kept busy, and were made by nobody. Prints whether calls
+ * waited and which memory was given out; the first argument says what to do. A kernel that goes on until it is released
+ * stands for work that the host cannot hurry.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cuda.h>
+
+#include "sequence.h"
+#include "sim.h"
+
+#define SAY(call) printf("%s: %d\n", #call, (int)(call))
+
+static CUcontext primary;
+static const struct sim_kernel endless = {.until_released = true};
+
+static CUstream stream_new(void) {
+    CUstream stream = NULL;
+    if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) exit(3);
+    return stream;
+}
+
+static CUdeviceptr take(size_t bytes, CUstream stream) {
+    CUdeviceptr p = 0;
+    if (cuMemAllocAsync(&p, bytes, stream) != CUDA_SUCCESS) exit(3);
+    return p;
+}
+
+static CUdeviceptr take_plain(size_t bytes) {
+    CUdeviceptr p = 0;
+    if (cuMemAlloc(&p, bytes) != CUDA_SUCCESS) exit(3);
+    return p;
+}
+
+static void must(CUresult result) {
+    if (result == CUDA_SUCCESS) return;
+    printf("failed: %d\n", (int)result);
+    exit(3);
+}
+
+static const char *which(bool same) {
+    return same ? "the same memory" : "other memory";
+}
+
+static const char *state_of(CUstream stream) {
+    return cuStreamQuery(stream) == CUDA_SUCCESS ? "idle" : "busy";
+}
+
+/* ---- handles that come back ---- */
+
+/* The simulator judges what the program is given: it notes its blocks. */
+static CUdeviceptr take_noted(size_t bytes, CUstream stream) {
+    const CUdeviceptr p = take(bytes, stream);
+    must((CUresult)sim_block_allocated_async(p, bytes, stream));
+    return p;
+}
+
+static void release_noted(CUdeviceptr p, CUstream stream) {
+    must((CUresult)sim_block_freed_async(p, stream));
+    must(cuMemFreeAsync(p, stream));
+}
+
+static void make_stream(CUstream *stream, bool seen) {
+    must(seen ? cuStreamCreate(stream, CU_STREAM_NON_BLOCKING)
+              : (CUresult)sim_stream_create((void **)stream, CU_STREAM_NON_BLOCKING));
+}
+
+static void destroy_stream(CUstream stream, bool seen) {
+    must(seen ? cuStreamDestroy(stream) : (CUresult)sim_stream_destroy(stream));
+}
+
+/* A stream is destroyed while its kernel uses a block that was freed on it. When the kernel has ended, which nobody has
+ * observed, the stream's handle comes back: to another stream, which nothing orders after that kernel. `seen`: by calls
+ * that have hooks. */
+static void say_handle(bool seen) {
+    for (int round = 0; round < 20; round++) {
+        CUstream old = NULL, next = NULL;
+        make_stream(&old, seen);
+        CUdeviceptr block = take_noted(4096, old);
+        const struct sim_range range = {block, 4096, true};
+        const struct sim_kernel kernel = {.microseconds = 5000, .ranges = &range, .range_count = 1};
+        must((CUresult)sim_launch(&kernel, old));
+        release_noted(block, old);
+        destroy_stream(old, seen);
+        for (int tries = 0; tries < 2000 && next != old; tries++) {
+            if (next) destroy_stream(next, seen);
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+            make_stream(&next, seen);
+        }
+        if (next != old) printf("the handle did not come back\n");
+        for (int i = 0; i < 4; i++) {
+            block = take_noted(4096, next);
+            must(cuMemsetD8Async(block, 1, 4096, next));
+            release_noted(block, next);
+        }
+        destroy_stream(next, seen);
+    }
+    struct sim_race race;
+    char text[256] = "";
+    const size_t races = sim_races(&race, 1);
+    if (races) sim_race_text(&race, text, sizeof text);
+    printf("races: %zu %s\n", races, text);
+}
+
+static void say_seen_handle(void) {
+    say_handle(true);
+}
+
+static void say_unseen_handle(void) {
+    say_handle(false);
+}
+
+/* ---- streams that no hook has seen ---- */
+
+static void say_unseen(void) {
+    void *unseen = NULL, *another = NULL;
+    must((CUresult)sim_stream_create(&unseen, CU_STREAM_NON_BLOCKING));
+    must((CUresult)sim_stream_create(&another, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr block = take(4096, unseen), again;
+    must((CUresult)sim_launch(&endless, unseen));
+    must(cuMemFreeAsync(block, unseen));
+    again = take(4096, unseen);
+    printf("on itself: %s\n", which(again == block));
+    must(cuMemFreeAsync(again, unseen));
+    again = take(4096, another);
+    printf("on another: %s\n", which(again == block));
+    must(cuMemFreeAsync(again, another));
+    printf("and is %s\n", state_of(unseen));
+    sim_release_kernels();
+    must(cuCtxSynchronize());
+    /* Through the program's door it ends like any other. */
+    SAY(cuStreamDestroy(unseen));
+    SAY(sim_stream_destroy(another));
+}
+
+/* ---- the free of plain memory ---- */
+
+/* With POOL_FREE=event cuMemFree returns at once, and the block waits for the kernel; else the call does. */
+static void say_free(void) {
+    CUstream busy = stream_new();
+    CUdeviceptr block = take_plain(4096), next;
+    const struct sim_range range = {block, 4096, true};
+    const struct sim_kernel kernel = {.microseconds = 300000, .ranges = &range, .range_count = 1};
+    must((CUresult)sim_launch(&kernel, busy));
+    must(cuMemFree(block));
+    printf("after the free: %s\n", state_of(busy));
+    next = take_plain(4096);
+    printf("at once: %s\n", which(next == block));
+    printf("after the allocation: %s\n", state_of(busy));
+    const CUdeviceptr other = next;
+    must(cuCtxSynchronize());
+    bool found = next == block;
+    for (unsigned i = 0; i < 16 * MIB / 4096 + 200 && !found; i++) found = (next = take_plain(4096)) == block;
+    printf("after the kernel's end: %s\n", which(found));
+    must(cuMemFree(other));
+}
+
+/* cuMemFreeAsync of plain memory orders it after the stream, in its own kind. */
+static void say_free_in_order(void) {
+    CUstream busy = stream_new();
+    CUdeviceptr block = take_plain(4096), next;
+    must((CUresult)sim_launch(&endless, busy));
+    must(cuMemFreeAsync(block, busy));
+    printf("after the free: %s\n", state_of(busy));
+    next = take_plain(4096);
+    printf("to a plain allocation: %s\n", which(next == block));
+    const CUdeviceptr on_stream = take(4096, busy);
+    printf("to one on the stream: %s\n", which(on_stream == block));
+    must(cuMemFreeAsync(on_stream, busy));
+    printf("after the allocations: %s\n", state_of(busy));
+    sim_release_kernels();
+    must(cuCtxSynchronize());
+    must(cuMemFree(next));
+}
+
+/* ---- one stream runs for long, others work steadily ---- */
+
+enum { WORKERS = 4, ROUNDS = 1500 };
+
+static size_t size_of_round(unsigned worker, unsigned round) {
+    return (size_t)1 << (16 + (round * 7 + worker * 3) % 10);
+}
+
+static void use(CUdeviceptr p, size_t bytes, CUstream stream) {
+    const struct sim_range range = {p, bytes, true};
+    must((CUresult)sim_launch(&(struct sim_kernel){.ranges = &range, .range_count = 1}, stream));
+}
+
+/* Allocates, uses and frees, with some blocks kept for a while; now and then waits for its own work, as programs do. */
+static void work(unsigned worker, CUstream stream) {
+    enum { KEPT = 8 };
+    CUdeviceptr kept[KEPT] = {0};
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        CUdeviceptr *p = &kept[round % KEPT];
+        if (*p) must(cuMemFreeAsync(*p, stream));
+        const size_t bytes = size_of_round(worker, round);
+        *p = take(bytes, stream);
+        use(*p, bytes, stream);
+        if (round % 16 == 0) must(cuStreamSynchronize(stream));
+    }
+    for (unsigned i = 0; i < KEPT; i++) must(cuMemFreeAsync(kept[i], stream));
+    must(cuStreamSynchronize(stream));
+}
+
+static void *work_on_a_stream(void *number) {
+    must(cuCtxSetCurrent(primary));
+    work((unsigned)(uintptr_t)number, stream_new());
+    return NULL;
+}
+
+static void *work_on_ones_own(void *number) {
+    must(cuCtxSetCurrent(primary));
+    work((unsigned)(uintptr_t)number, CU_STREAM_PER_THREAD);
+    return NULL;
+}
+
+static void all_work(void *(*body)(void *), bool beside_a_kernel) {
+    pthread_t threads[WORKERS];
+    CUstream busy = stream_new();
+    CUdeviceptr block = take(MIB, busy);
+    if (beside_a_kernel) must((CUresult)sim_launch(&endless, busy));
+    must(cuMemFreeAsync(block, busy));
+    for (uintptr_t i = 0; i < WORKERS; i++) pthread_create(&threads[i], NULL, body, (void *)i);
+    for (unsigned i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
+    printf("the kernel: %s\n", state_of(busy));
+}
+
+static void say_steady(void) {
+    all_work(work_on_a_stream, false);
+}
+
+static void say_steady_beside_a_kernel(void) {
+    all_work(work_on_a_stream, true);
+}
+
+static void say_own_steady(void) {
+    all_work(work_on_ones_own, false);
+}
+
+static void say_own_steady_beside_a_kernel(void) {
+    all_work(work_on_ones_own, true);
+}
+
+/* One thread hands its streams' work from one to the next, so that memory goes round. */
+static void say_round(bool beside_a_kernel) {
+    CUstream streams[WORKERS], busy = stream_new();
+    CUevent event;
+    must(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (unsigned i = 0; i < WORKERS; i++) streams[i] = stream_new();
+    if (beside_a_kernel) must((CUresult)sim_launch(&endless, busy));
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        const size_t bytes = size_of_round(0, round);
+        CUstream one = streams[round % WORKERS], other = streams[(round + 1) % WORKERS];
+        CUdeviceptr p = take(bytes, one);
+        use(p, bytes, one);
+        must(cuEventRecord(event, one));
+        must(cuStreamWaitEvent(other, event, 0));
+        use(p, bytes, other);
+        must(cuMemFreeAsync(p, other));
+        if (round % 16 == 0) must(cuStreamSynchronize(other));
+    }
+    printf("the kernel: %s\n", state_of(busy));
+}
+
+static void say_round_alone(void) {
+    say_round(false);
+}
+
+static void say_round_beside_a_kernel(void) {
+    say_round(true);
+}
+
+/* Plain memory in event mode: what waits for the kernel is bounded, and then a free waits after all. */
+static void say_bound(void) {
+    CUstream busy = stream_new();
+    const struct sim_kernel kernel = {.microseconds = 1500000};
+    must((CUresult)sim_launch(&kernel, busy));
+    unsigned frees = 0;
+    while (cuStreamQuery(busy) == CUDA_ERROR_NOT_READY) {
+        CUdeviceptr p = take_plain(8 * MIB);
+        must(cuMemFree(p));
+        frees++;
+    }
+    printf("many: %d\n", frees > 8);
+}
+
+/* ---- 64 streams used once each, then one ---- */
+
+static void say_once(void) {
+    enum { STREAMS = 64 };
+    CUstream streams[STREAMS], one = stream_new();
+    for (unsigned i = 0; i < STREAMS; i++) {
+        streams[i] = stream_new();
+        CUdeviceptr p = take(MIB, streams[i]);
+        must(cuMemsetD8Async(p, 1, MIB, streams[i]));
+        must(cuMemFreeAsync(p, streams[i]));
+    }
+    must(cuCtxSynchronize());
+    wait_for_reader();
+    CUdeviceptr kept[STREAMS];
+    for (unsigned i = 0; i < STREAMS; i++) kept[i] = take(MIB, one);
+    for (unsigned i = 0; i < STREAMS; i++) must(cuMemFreeAsync(kept[i], one));
+    must(cuCtxSynchronize());
+}
+
+/* ---- created contexts ---- */
+
+/* Handles of contexts come back late: creates and destroys until one does, and so the next ones do. */
+static void use_up_handles(void) {
+    CUcontext created, last = NULL;
+    for (int tries = 0; tries < 100000; tries++) {
+        must(cuCtxCreate(&created, NULL, 0, 0));
+        must(cuCtxDestroy(created));
+        if (created == last) break;
+        last = created;
+    }
+    must(cuCtxSetCurrent(primary));
+}
+
+static void say_created(void) {
+    CUcontext created, again;
+    char byte = 0;
+    use_up_handles();
+    must(cuCtxCreate(&created, NULL, 0, 0));
+    for (int round = 0; round < 2; round++) {
+        CUstream stream = stream_new();
+        CUdeviceptr plain = take_plain(4096), ordered = take(4096, stream), kept;
+        must(cuMemFree(take_plain(4096))); /* cached */
+        must(cuMemsetD8(plain, 5, 4096));
+        must(cuMemsetD8Async(ordered, 6, 4096, stream));
+        must(cuMemFreeAsync(ordered, stream));
+        kept = take(4096, stream);
+        must(cuMemsetD8Async(kept, (unsigned char)(10 + round), 4096, stream));
+        must((CUresult)sim_launch(&(struct sim_kernel){.microseconds = 20000}, stream));
+        must(cuMemFreeAsync(take(4096, stream), stream));
+        SAY(cuCtxDestroy(created));
+        SAY(cuCtxSetCurrent(primary));
+        SAY(cuMemcpyDtoH(&byte, kept, 1));
+        printf("the ordered block holds: %d\n", byte == 10 + round);
+        SAY(cuMemFree(plain)); /* it went with its context */
+        SAY(cuMemFree(kept));
+        must(cuCtxCreate(&again, NULL, 0, 0));
+        printf("the handle came back: %d\n", again == created);
+        SAY(cuMemFree(plain));
+        plain = take_plain(4096);
+        SAY(cuMemsetD8(plain, 1, 4096));
+        SAY(cuMemFree(plain));
+    }
+}
+
+/* ---- a green context ends ---- */
+
+static CUgreenCtx make_green(void) {
+    CUdevResource whole, part;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    unsigned int one = 1;
+    must(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    must(cuDevSmResourceSplitByCount(&part, &one, &whole, NULL, 0, 8));
+    must(cuDevResourceGenerateDesc(&description, &part, 1));
+    must(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    return green;
+}
+
+/* Is `block` among what is given out now? */
+static bool is_given(CUdeviceptr block, CUstream stream) {
+    CUdeviceptr taken[16];
+    bool found = false;
+    for (int i = 0; i < 16; i++) found |= (taken[i] = take(4096, stream)) == block;
+    for (int i = 0; i < 16; i++) must(cuMemFreeAsync(taken[i], stream));
+    return found;
+}
+
+/* Its streams are gone, and their work goes on. */
+static void say_green(void) {
+    CUgreenCtx green = make_green();
+    CUcontext context;
+    CUstream on_primary = stream_new(), streams[3] = {CU_STREAM_LEGACY, NULL, NULL};
+    CUdeviceptr blocks[3];
+    must(cuCtxFromGreenCtx(&context, green));
+    must(cuCtxSetCurrent(context));
+    streams[1] = stream_new();
+    must(cuGreenCtxStreamCreate(&streams[2], green, CU_STREAM_NON_BLOCKING, 0));
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = take(4096, streams[i]);
+        must((CUresult)sim_launch(&endless, streams[i]));
+        must(cuMemFreeAsync(blocks[i], streams[i]));
+    }
+    must(cuCtxSetCurrent(primary));
+    for (int i = 0; i < 3; i++) printf("before the end: %s\n", which(is_given(blocks[i], on_primary)));
+    SAY(cuGreenCtxDestroy(green));
+    for (int i = 0; i < 3; i++) printf("after it: %s\n", which(is_given(blocks[i], on_primary)));
+    sim_release_kernels();
+    must(cuCtxSynchronize());
+    /* What is proved is taken when nothing else is left. */
+    for (int i = 0; i < 1300; i++) {
+        const CUdeviceptr p = take(MIB / 16, on_primary);
+        for (int k = 0; k < 3; k++)
+            if (p <= blocks[k] && blocks[k] < p + MIB / 16) blocks[k] = 0;
+    }
+    printf("after the kernels: %s\n", which(!blocks[0] && !blocks[1] && !blocks[2]));
+    SAY(cuGreenCtxDestroy(green));
+}
+
+/* The primary context ends with the green one that holds it last. */
+static void say_last_green(void) {
+    CUgreenCtx green = make_green();
+    CUdeviceptr kept, p;
+    unsigned int flags;
+    int active = 1;
+    kept = take_plain(4096);
+    must(cuMemFree(take_plain(4096)));
+    SAY(cuDevicePrimaryCtxRelease(0));
+    SAY(cuMemsetD8(kept, 1, 4096));
+    SAY(cuGreenCtxDestroy(green));
+    must(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    printf("active: %d\n", active);
+    SAY(cuDevicePrimaryCtxRetain(&primary, 0));
+    SAY(cuCtxSetCurrent(primary));
+    SAY(cuMemFree(kept));
+    p = take_plain(4096);
+    SAY(cuMemsetD8(p, 1, 4096));
+    SAY(cuMemFree(p));
+}
+
+/* ---- an old driver ---- */
+
+/* What such a driver has, and what its answers are. */
+static void say_old(void) {
+    typedef CUresult(CUDAAPI * alloc_function)(CUdeviceptr *, size_t, CUstream);
+    typedef CUresult(CUDAAPI * free_function)(CUdeviceptr, CUstream);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    const alloc_function alloc = (alloc_function)dlsym(driver, "cuMemAllocAsync");
+    const free_function release = (free_function)dlsym(driver, "cuMemFreeAsync");
+    CUstream stream = stream_new();
+    void *unseen = NULL;
+    must((CUresult)sim_stream_create(&unseen, CU_STREAM_NON_BLOCKING));
+    CUstream streams[] = {stream, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, unseen};
+    for (int i = 0; i < 4; i++) {
+        CUdeviceptr p = 0;
+        int code = alloc ? (int)alloc(&p, 4096, streams[i]) : -1;
+        if (code == 0) code = (int)cuMemsetD8Async(p, 1, 4096, streams[i]);
+        if (code == 0) code = (int)release(p, streams[i]);
+        printf("on stream %d: %d\n", i, code);
+        p = take_plain(4096);
+        must(cuMemsetD8Async(p, 1, 4096, streams[i]));
+        printf("plain: %d, freed in order: %d\n", (int)cuMemFree(p),
+               release ? (int)release(take_plain(4096), streams[i]) : -1);
+    }
+    must(cuCtxSynchronize());
+    SAY(cuStreamDestroy(stream));
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*say)(void);
+    } parts[] = {{"handle", say_seen_handle},
+                 {"unseen_handle", say_unseen_handle},
+                 {"unseen", say_unseen},
+                 {"free", say_free},
+                 {"free_in_order", say_free_in_order},
+                 {"steady", say_steady},
+                 {"steady_beside_a_kernel", say_steady_beside_a_kernel},
+                 {"own_steady", say_own_steady},
+                 {"own_steady_beside_a_kernel", say_own_steady_beside_a_kernel},
+                 {"round", say_round_alone},
+                 {"round_beside_a_kernel", say_round_beside_a_kernel},
+                 {"bound", say_bound},
+                 {"once", say_once},
+                 {"created", say_created},
+                 {"green", say_green},
+                 {"last_green", say_last_green},
+                 {"old", say_old}};
+    setvbuf(stdout, NULL, _IONBF, 0);
+    for (size_t i = 0; argc >= 2 && i < sizeof parts / sizeof parts[0]; i++) {
+        if (strcmp(argv[1], parts[i].name) != 0) continue;
+        must(cuInit(0));
+        must(cuDevicePrimaryCtxRetain(&primary, 0));
+        must(cuCtxSetCurrent(primary));
+        parts[i].say();
+        if (argc == 3) wait_for_reader();
+        sim_release_kernels();
+        return 0;
+    }
+    return 2;
+}

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Streams and contexts that come and go, are kept busy, or were made by nobody: what is given out when, what is held."""
+from preload import Guest, expect, run, same
+from tap import case, main
+
+MIB = 2**20
+EVENT = {"POOL_FREE": "event"}
+JUDGED = {"SIM_RACES": "1"}
+OLD = {"SIM_DRIVER_VERSION": "12040"}  # the last without cuCtxRecordEvent
+OLDER = {"SIM_DRIVER_VERSION": "11080"}  # without cuStreamGetId
+OLDEST = {"SIM_DRIVER_VERSION": "11010"}  # without stream-ordered allocation
+
+
+def lines_of(part, *variables):
+    return run(["preload_streams", part], variables={k: v for of in variables for k, v in of.items()}).splitlines()
+
+
+def figures_of(part, variables=None):
+    with Guest(["preload_streams", part, "wait"], variables=variables) as guest:
+        guest.until_ready()
+        read = guest.figures()
+        guest.end()
+    return guest.lines, read
+
+
+@case
+def a_destroyed_streams_handle_means_another_stream():
+    for variables in {}, EVENT, OLD, OLDER:
+        lines = lines_of("handle", JUDGED, variables)
+        assert lines == ["races: 0 "], lines
+
+
+@case
+def so_does_that_of_a_stream_that_no_hook_saw():
+    for variables in {}, EVENT, OLD, OLDER:
+        lines = lines_of("unseen_handle", JUDGED, variables)
+        assert lines == ["races: 0 "], lines
+
+
+@case
+def streams_that_no_hook_saw_are_told_apart():
+    lines, read = figures_of("unseen")
+    assert lines == ["on itself: the same memory", "on another: other memory", "and is busy",
+                     "cuStreamDestroy(unseen): 0", "sim_stream_destroy(another): 0"], lines
+    expect(read, allocs=3, frees=3, misses=2, waits=0)
+
+
+@case
+def a_free_waits_for_the_kernel_in_sync_mode():
+    for variables in {}, OLD, OLDER, OLDEST, {**EVENT, **OLD}, {**EVENT, **OLDEST}:
+        lines = lines_of("free", variables)
+        assert lines == ["after the free: idle", "at once: the same memory", "after the allocation: idle",
+                         "after the kernel's end: the same memory"], (variables, lines)
+
+
+@case
+def in_event_mode_a_free_returns_at_once_and_its_memory_waits_for_the_kernel():
+    lines = lines_of("free", EVENT)
+    assert lines == ["after the free: busy", "at once: other memory", "after the allocation: busy",
+                     "after the kernel's end: the same memory"], lines
+
+
+@case
+def plain_memory_freed_in_order_stays_in_its_kind():
+    for variables in {}, EVENT, OLD, OLDER:
+        lines = lines_of("free_in_order", variables)
+        assert lines == ["after the free: busy", "to a plain allocation: other memory", "to one on the stream: other memory",
+                         "after the allocations: busy"], lines
+
+
+@case
+def a_stream_that_runs_for_long_does_not_strand_what_others_free():
+    for part in "steady", "round":
+        for variables in {}, EVENT, OLD, OLDER:
+            alone = figures_of(part, variables)[1]
+            lines, beside = figures_of(part + "_beside_a_kernel", variables)
+            assert lines == ["the kernel: busy"], lines
+            assert beside["waits"] == 0, beside
+            assert beside["peak_reserved_bytes"] <= 2 * alone["peak_reserved_bytes"], (part, variables, alone, beside)
+
+
+@case
+def beside_it_the_streams_of_threads_hold_no_more_than_what_each_needs():
+    alone = figures_of("own_steady")[1]
+    lines, beside = figures_of("own_steady_beside_a_kernel")
+    assert lines == ["the kernel: busy"], lines
+    assert beside["waits"] == 0, beside
+    assert beside["peak_reserved_bytes"] <= 2 * alone["peak_reserved_bytes"], (alone, beside)
+
+
+@case
+def in_event_mode_what_waits_is_bounded():
+    lines, read = figures_of("bound", EVENT)
+    assert lines == ["many: 1"], lines
+    assert 128 * MIB < read["peak_waiting_bytes"] <= (256 + 8) * MIB, read
+    assert read["peak_reserved_bytes"] <= (256 + 8 + 16) * MIB, read
+    assert read["waits"] == 1 and read["fences"] >= 1, read
+
+
+@case
+def streams_that_were_used_once_strand_nothing():
+    with Guest(["preload_streams", "once", "wait"]) as guest:
+        before = guest.until_ready().figures()
+        guest.go_on()
+        after = guest.until_ready().figures()
+        guest.end()
+    assert after["hits"] - before["hits"] == 64, (before, after)
+    assert after["peak_reserved_bytes"] == before["peak_reserved_bytes"], (before, after)
+
+
+@case
+def created_contexts_are_pooled_and_their_handles_come_back():
+    lines = same(["preload_streams", "created"])
+    assert lines.count("the handle came back: 1") == 2 and lines.count("the ordered block holds: 1") == 2, lines
+    same(["preload_streams", "created"], variables=EVENT)
+    read = figures_of("created")[1]
+    # Plain: two contexts' two blocks each and the one in the end of each round; ordered: three blocks each.
+    expect(read, allocs=2 * (2 + 1 + 3), bad_frees=0, pass_created_context=0)
+
+
+@case
+def the_end_of_a_green_context_proves_nothing_of_its_work():
+    expected = ["before the end: other memory"] * 3 + ["cuGreenCtxDestroy(green): 0"] + ["after it: other memory"] * 3 + [
+        "after the kernels: the same memory", "cuGreenCtxDestroy(green): 709"]
+    for variables in {}, EVENT:
+        assert same(["preload_streams", "green"], variables=variables) == expected
+
+
+@case
+def the_primary_context_may_end_with_a_green_one():
+    lines = same(["preload_streams", "last_green"])
+    assert "active: 0" in lines, lines
+
+
+@case
+def an_old_driver_is_enough():
+    for variables in OLD, OLDER, OLDEST:
+        for mode in {}, EVENT:
+            lines = same(["preload_streams", "old"], variables={**variables, **mode})
+            assert lines[0] == ("on stream 0: -1" if variables is OLDEST else "on stream 0: 0"), lines
+    # Without a number, streams that no hook saw are the driver's.
+    read = figures_of("old", OLD)[1]
+    expect(read, allocs=4 + 8, pass_async=0, fences=0)
+    read = figures_of("old", OLDER)[1]
+    expect(read, allocs=3 + 8, pass_async=1, fences=0)
+    read = figures_of("old", OLDEST)[1]
+    expect(read, allocs=4, frees=4, fences=0)
+
+
+main()
