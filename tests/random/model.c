@@ -256,7 +256,8 @@ static bool is_possible(const struct model *model, const struct operation *opera
                touches_are_possible(model, operation) && graph_has_room(model, operation);
     }
     case DO_CAPTURE_TEMPORARY:
-        return settings->graphs && model->streams[operation->stream].graph != NOBODY;
+        /* A launch takes the memory, and where it is scarce may not get it. */
+        return settings->graphs && !settings->scarce && model->streams[operation->stream].graph != NOBODY;
     case DO_CAPTURE_END:
         return model->streams[operation->stream].graph != NOBODY;
     case DO_GRAPH_LAUNCH:
