@@ -90,12 +90,15 @@ static void say_handle(bool seen) {
         must((CUresult)sim_launch(&kernel, old));
         release_noted(block, old);
         destroy_stream(old, seen);
-        for (int tries = 0; tries < 2000 && next != old; tries++) {
-            if (next) destroy_stream(next, seen);
+        CUstream meanwhile[1000];
+        int made = 0;
+        for (; made < 1000 && next != old; meanwhile[made++] = next) {
             nanosleep(&(struct timespec){0, 1000000}, NULL);
             make_stream(&next, seen);
         }
         if (next != old) printf("the handle did not come back\n");
+        while (--made >= 0)
+            if (meanwhile[made] != next) destroy_stream(meanwhile[made], seen);
         for (int i = 0; i < 4; i++) {
             block = take_noted(4096, next);
             must(cuMemsetD8Async(block, 1, 4096, next));
@@ -194,12 +197,15 @@ static void use(CUdeviceptr p, size_t bytes, CUstream stream) {
     must((CUresult)sim_launch(&(struct sim_kernel){.ranges = &range, .range_count = 1}, stream));
 }
 
+static pthread_barrier_t step; /* however the threads are scheduled, they hold the same at the same time */
+
 /* Allocates, uses and frees, with some blocks kept for a while; now and then waits for its own work, as programs do. */
 static void work(unsigned worker, CUstream stream) {
     enum { KEPT = 8 };
     CUdeviceptr kept[KEPT] = {0};
     for (unsigned round = 0; round < ROUNDS; round++) {
         CUdeviceptr *p = &kept[round % KEPT];
+        pthread_barrier_wait(&step);
         if (*p) must(cuMemFreeAsync(*p, stream));
         const size_t bytes = size_of_round(worker, round);
         *p = take(bytes, stream);
@@ -228,6 +234,7 @@ static void all_work(void *(*body)(void *), bool beside_a_kernel) {
     CUdeviceptr block = take(MIB, busy);
     if (beside_a_kernel) must((CUresult)sim_launch(&endless, busy));
     must(cuMemFreeAsync(block, busy));
+    pthread_barrier_init(&step, NULL, WORKERS);
     for (uintptr_t i = 0; i < WORKERS; i++) pthread_create(&threads[i], NULL, body, (void *)i);
     for (unsigned i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
     printf("the kernel: %s\n", state_of(busy));
