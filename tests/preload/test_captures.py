@@ -61,4 +61,25 @@ def a_free_on_the_legacy_stream_beside_a_blocking_one_as_natively():
     is_over("legacy", passed=0, allocs=8)
 
 
+@case
+def stream_ordered_calls_beside_a_capture_and_in_it_as_natively():
+    for variables in {}, {"POOL_FREE": "event"}, {"POOL_ASYNC": "0"}, {"SIM_DRIVER_VERSION": "12040"}:
+        lines = same(["preload_capture_ordered", "beside"], variables=variables)
+        assert len(lines) == 2 * 5 * 3 * 6 * 2, len(lines)
+
+
+@case
+def memory_of_graphs_as_natively():
+    for variables in {}, {"POOL_FREE": "event"}:
+        lines = same(["preload_capture_ordered", "graphs"], variables=variables)
+        assert lines.count("the graph's block holds 7") >= 3, lines
+
+
+@case
+def a_graph_goes_on_using_what_it_was_captured_with():
+    for variables in {}, {"POOL_FREE": "event"}:
+        lines = same(["preload_capture_ordered", "used"], variables=variables)
+        assert lines.count("holds 3") == 3, lines
+
+
 main()
