@@ -174,6 +174,7 @@ static bool allocate(const struct operation *operation, size_t number) {
     CUdeviceptr address = 0;
     void *pointer = NULL;
     int answer;
+    block->context = operation->context;
     kernels_allocator_entered();
     if (async && operation->by_driver)
         answer = (int)family(operation)->driver_malloc_async(&address, operation->bytes, stream);
@@ -203,7 +204,6 @@ static bool allocate(const struct operation *operation, size_t number) {
     block->address = address;
     block->bytes = operation->bytes;
     block->async = async;
-    block->context = operation->context;
     atomic_store(&block->lane, 0);
     return true;
 }
@@ -233,7 +233,8 @@ static bool release(const struct operation *operation, size_t number) {
     struct live_block *block = &running.blocks[operation->block];
     const uint64_t address = block->address;
     void *const pointer = (void *)(uintptr_t)address;
-    if (address == 0) return true;
+    /* What the program leans on is done even where the block could not be had; so it is below. */
+    if (address == 0) return !operation->waits || (use_context(number, block->context) && DO(cuCtxSynchronize()));
     block->address = 0;
     tally_freed(address, block->bytes, atomic_load(&block->lane));
     if (operation->kind == DO_FREE_ASYNC) {
@@ -252,7 +253,7 @@ static bool read_back(const struct operation *operation, size_t number) {
     const struct touch *touch = &operation->touches[0];
     const struct live_block *block = &running.blocks[touch->block];
     const cudaStream_t stream = stream_of(operation);
-    if (block->address == 0) return true;
+    if (block->address == 0) return DO(family(operation)->stream_synchronize(stream));
     block_used(operation->stream, touch->block);
     unsigned char bytes[2 * STAMP_EDGE];
     const uint64_t edge = block->bytes < STAMP_EDGE ? block->bytes : STAMP_EDGE;
@@ -278,7 +279,7 @@ static bool fill(const struct operation *operation, size_t number) {
     const struct touch *touch = &operation->touches[0];
     const struct live_block *block = &running.blocks[touch->block];
     const cudaStream_t stream = stream_of(operation);
-    if (block->address == 0) return true;
+    if (block->address == 0) return launch(operation, number, operation->stream);
     block_used(operation->stream, touch->block);
     return DO(
         family(operation)->memset_async((void *)(uintptr_t)block->address, (int)touch->stamp, block->bytes, stream));
