@@ -61,12 +61,12 @@ def poolstat_reads_the_same_at_the_end():
         shown = subprocess.run([os.path.join(BUILD, "src", "poolstat", "poolstat"), "show", "--json", str(process.pid)],
                                env=clean, check=False, capture_output=True, text=True)
         assert shown.returncode == 0, f"poolstat: {shown.returncode} {shown.stderr}\n{''.join(seen[-20:])}"
-        document = json.loads(shown.stdout)
-        pools = document["pools"]
-        assert pools, "no pool is shown"
+        pools = json.loads(shown.stdout)["process"]["pools"]
+        assert {pool["kind"] for pool in pools} == {"plain", "async"}, [pool["kind"] for pool in pools]
         for pool in pools:
-            assert pool["live_bytes"] == 0, pool
-            assert pool["reserved_bytes"] == pool["cached_bytes"] + pool["live_bytes"], pool
+            cached = sum(pool[name] for name in ("idle_bytes", "ordered_bytes", "waiting_bytes", "retired_bytes"))
+            assert pool["live_bytes"] == pool["requested_bytes"] == pool["retired_bytes"] == 0, pool
+            assert pool["reserved_bytes"] == pool["cached_bytes"] == cached, pool
     finally:
         process.communicate("\n", timeout=60)
 
