@@ -68,6 +68,14 @@ static void release_noted(CUdeviceptr p, CUstream stream) {
     must(cuMemFreeAsync(p, stream));
 }
 
+static void say_races(void) {
+    struct sim_race race;
+    char text[256] = "";
+    const size_t races = sim_races(&race, 1);
+    if (races) sim_race_text(&race, text, sizeof text);
+    printf("races: %zu %s\n", races, text);
+}
+
 static void make_stream(CUstream *stream, bool seen) {
     must(seen ? cuStreamCreate(stream, CU_STREAM_NON_BLOCKING)
               : (CUresult)sim_stream_create((void **)stream, CU_STREAM_NON_BLOCKING));
@@ -106,11 +114,7 @@ static void say_handle(bool seen) {
         }
         destroy_stream(next, seen);
     }
-    struct sim_race race;
-    char text[256] = "";
-    const size_t races = sim_races(&race, 1);
-    if (races) sim_race_text(&race, text, sizeof text);
-    printf("races: %zu %s\n", races, text);
+    say_races();
 }
 
 static void say_seen_handle(void) {
@@ -438,6 +442,84 @@ static void say_last_green(void) {
     SAY(cuMemFree(p));
 }
 
+/* ---- everything at once ---- */
+
+static _Atomic bool stop;
+static _Atomic unsigned rounds[3];
+
+static void use_noted(CUdeviceptr p, size_t bytes, CUstream stream) {
+    const struct sim_range range = {p, bytes, true};
+    must((CUresult)sim_launch(&(struct sim_kernel){.microseconds = 50, .ranges = &range, .range_count = 1}, stream));
+}
+
+/* Plain memory on a stream of its own, in the current context. */
+static void use_plain(CUstream stream, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        const size_t bytes = (size_t)512 << i % 8;
+        const CUdeviceptr p = take_plain(bytes);
+        must((CUresult)sim_block_allocated(p, bytes));
+        use_noted(p, bytes, stream);
+        must((CUresult)sim_block_freed(p));
+        must(cuMemFree(p));
+    }
+}
+
+static void use_ordered(CUstream stream, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        const size_t bytes = (size_t)512 << i % 8;
+        const CUdeviceptr p = take_noted(bytes, stream);
+        use_noted(p, bytes, stream);
+        release_noted(p, stream);
+    }
+}
+
+static void *with_plain_memory(void *number) {
+    must(cuCtxSetCurrent(primary));
+    CUstream stream = stream_new();
+    for (; !stop; rounds[(uintptr_t)number]++) use_plain(stream, 8);
+    return NULL;
+}
+
+static void *with_streams_that_end(void *number) {
+    must(cuCtxSetCurrent(primary));
+    for (; !stop; rounds[(uintptr_t)number]++) {
+        CUstream stream = stream_new();
+        use_ordered(stream, 8);
+        must(cuStreamDestroy(stream));
+        use_ordered(CU_STREAM_PER_THREAD, 8);
+        must(cuStreamSynchronize(CU_STREAM_PER_THREAD)); /* so that who waits for the context gets a turn */
+    }
+    return NULL;
+}
+
+static void *with_contexts_that_end(void *number) {
+    for (; !stop; rounds[(uintptr_t)number]++) {
+        CUcontext created;
+        must(cuCtxCreate(&created, NULL, 0, 0));
+        CUstream stream = stream_new();
+        use_plain(stream, 8);
+        use_ordered(stream, 8);
+        must(cuCtxSynchronize());
+        must(cuCtxDestroy(created));
+    }
+    return NULL;
+}
+
+static void say_turmoil(void) {
+    void *(*const bodies[])(void *) = {with_plain_memory, with_streams_that_end, with_contexts_that_end};
+    pthread_t threads[3];
+    for (uintptr_t i = 0; i < 3; i++) pthread_create(&threads[i], NULL, bodies[i], (void *)i);
+    for (int ms = 0; ms < 20000; ms += 10) {
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+        if (rounds[0] > 60 && rounds[1] > 60 && rounds[2] > 60) break;
+    }
+    stop = true;
+    for (unsigned i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < 3; i++)
+        if (rounds[i] <= 60) printf("thread %u made %u rounds only\n", i, rounds[i]);
+    say_races();
+}
+
 /* ---- an old driver ---- */
 
 /* What such a driver has, and what its answers are. */
@@ -486,6 +568,7 @@ int main(int argc, char **argv) {
                  {"created", say_created},
                  {"green", say_green},
                  {"last_green", say_last_green},
+                 {"turmoil", say_turmoil},
                  {"old", say_old}};
     setvbuf(stdout, NULL, _IONBF, 0);
     for (size_t i = 0; argc >= 2 && i < sizeof parts / sizeof parts[0]; i++) {

@@ -147,4 +147,12 @@ def an_old_driver_is_enough():
     expect(read, allocs=4, frees=4, fences=0)
 
 
+@case
+def streams_and_contexts_end_while_others_work():
+    for variables in {}, EVENT, OLD:
+        for _ in range(3):
+            lines = lines_of("turmoil", JUDGED, variables)
+            assert lines == ["races: 0 "], (variables, lines)
+
+
 main()
