@@ -53,8 +53,9 @@ struct device_stream {
 struct device_stream_identity {
     uint64_t id;                   /* never reused in the process; 0: it cannot be told from others */
     struct device_context context; /* the stream's */
-    bool lasting;    /* its creation was seen: the handle means this stream until its end is told to the pool */
-    bool recordable; /* any thread may record an event on it: a created stream, whose end is told */
+    bool lasting;       /* its creation was seen: the handle means this stream until its end is told to the pool */
+    bool orders_others; /* its work comes between that of other streams: the legacy stream */
+    bool recordable;    /* any thread may record an event on it: a created stream, whose end is told */
 };
 
 /* Where segments come from. */
@@ -115,6 +116,11 @@ struct device_ops {
     /* Which stream is it? 0, or the driver's answer for a handle that is none. Must not be called for a stream that
      * captures. Cannot block. */
     int (*stream_identify)(void *self, struct device_stream stream, struct device_stream_identity *identity);
+
+    /* Submit work that does nothing to a stream that orders others, as identified before: what comes after the call on
+     * those comes after what was before it on any of them, as for the driver's own stream-ordered calls. Does not
+     * block. */
+    int (*stream_touch)(void *self, struct device_context context, struct device_stream stream);
 
     /* DEVICE_OK: it does not capture. DEVICE_NOT_READY: it does. Else the driver's answer (906: the legacy stream,
      * while another captures). Cannot block, harms no capture. */

@@ -378,6 +378,14 @@ static int fence_record_stream(void *self, struct device_context context, struct
     return fence_end(driver, fence, result, out);
 }
 
+/* An event that nobody asks about. In a context that ends there is no order to keep. */
+static int stream_touch(void *self, struct device_context context, struct device_stream stream) {
+    struct device_fence *fence;
+    const int result = fence_record_stream(self, context, stream, &fence);
+    if (result == DEVICE_OK) fence_drop(self, fence);
+    return result == DEVICE_NOT_READY ? DEVICE_OK : result;
+}
+
 static int fence_query(void *self, struct device_fence *fence) {
     struct device_driver *driver = driver_of(self);
     bool ends = false;
@@ -418,6 +426,7 @@ void device_fences_bind(struct device_driver *driver) {
     driver->ops.fences_supported = fences_supported;
     driver->ops.fence_record = fence_record;
     driver->ops.fence_record_stream = fence_record_stream;
+    driver->ops.stream_touch = stream_touch;
     driver->ops.fence_query = fence_query;
     driver->ops.fence_drop = fence_drop;
 }

@@ -113,6 +113,13 @@ static int stream_identify(void *self, struct device_stream stream, struct devic
     return DEVICE_OK;
 }
 
+static int stream_touch(void *self, struct device_context context, struct device_stream stream) {
+    (void)self;
+    (void)context;
+    (void)stream;
+    return DEVICE_OK;
+}
+
 static int stream_capturing(void *self, struct device_stream stream) {
     (void)self;
     (void)stream;
@@ -235,6 +242,7 @@ bool runtime_only_bind(struct runtime_only *runtime, void *(*lookup)(void *arg, 
         .synchronize_all = synchronize_all,
         .context_alone = context_alone,
         .stream_identify = stream_identify,
+        .stream_touch = stream_touch,
         .stream_capturing = stream_capturing,
         .fences_supported = fences_supported,
         .fence_record = fence_record,

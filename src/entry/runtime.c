@@ -60,10 +60,18 @@ static struct pool_system *pool_of(struct runtime *runtime) {
     return atomic_load_explicit(&runtime->pool, memory_order_acquire);
 }
 
+/* The same once it is decided. */
+static inline struct pool_system *quick_pool_of(struct runtime *runtime) {
+    struct pool_system *pool = atomic_load_explicit(&runtime->pool, memory_order_acquire);
+    return ENTRY_LIKELY(pool != NULL) ? pool : pool_of(runtime);
+}
+
 /* The pool that has to be asked about an address before the runtime is: nobody below this runtime will ask. */
-static struct pool_system *pool_of_frees(struct runtime *runtime) {
-    struct pool_system *pool = pool_of(runtime);
-    return pool || door_below(runtime) ? pool : atomic_load_explicit(&process_driver_pool, memory_order_acquire);
+static inline struct pool_system *pool_of_frees(struct runtime *runtime) {
+    struct pool_system *pool = quick_pool_of(runtime);
+    return ENTRY_LIKELY(pool != NULL) || door_below(runtime)
+               ? pool
+               : atomic_load_explicit(&process_driver_pool, memory_order_acquire);
 }
 
 /* A call that no door below will count. */
@@ -195,7 +203,7 @@ static int ENTRY_COLD malloc_async_slowly(struct runtime *runtime, alloc_async_f
 static inline int malloc_async(struct runtime *runtime, alloc_async_function real, void **out, size_t bytes,
                                struct device_stream stream) {
     if (!real) return NO_RUNTIME;
-    struct pool_system *pool = pool_of(runtime);
+    struct pool_system *pool = quick_pool_of(runtime);
     const bool asked = pool && out;
     int code = POOL_PASS;
     if (ENTRY_LIKELY(asked)) {

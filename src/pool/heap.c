@@ -124,15 +124,86 @@ static void block_split(struct pool *pool, struct block *block, size_t size) {
         idle_insert(pool, rest);
 }
 
-struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any) {
-    size_t largest = any ? SIZE_MAX : policy_largest_fit(size, pool->device->max_split);
-    struct block *block = list ? index_find(list->index, size, largest) : NULL;
-    if (block) {
-        ordered_remove(pool, block);
-        return block;
+/* A free block in an index grows or shrinks to `size`, which is of the same class: its place in its list stays. */
+static void block_resize(struct pool *pool, struct block *block, size_t size) {
+    const uint64_t change = (uint64_t)size - block->size; /* modulo 2^64 */
+    count_cached(pool, block, LOST);
+    if (block->state == BLOCK_IDLE) {
+        if (block_is_segment(block)) free_segments_remove(pool, block->segment);
+        index_resize(&pool->idle, block, size);
+        pool->idle_bytes += change;
+        if (block_is_segment(block)) free_segments_push(pool, block->segment);
+    } else {
+        struct stream_list *list = pool->lists[block->number];
+        const bool largest = block->size == pool->ordered_largest;
+        index_resize(list->index, block, size);
+        list->bytes += change;
+        pool->ordered_bytes += change;
+        if (size > pool->ordered_largest)
+            pool->ordered_largest = size;
+        else if (largest)
+            find_ordered_largest(pool);
     }
-    block = index_find(&pool->idle, size, largest);
-    if (block) idle_remove(pool, block);
+    count_cached(pool, block, GAINED);
+}
+
+/* The low end of a free block as a block of its own, in no list, while the rest keeps its place: the common way to
+ * split. NULL when the rest belongs elsewhere, or host memory ran out. */
+static struct block *block_carve(struct pool *pool, struct block *block, size_t size) {
+    const size_t rest = block->size - size;
+    if (index_class(rest) != index_class(block->size)) return NULL;
+    struct block *piece = records_block(&pool->records);
+    if (!piece) return NULL;
+    piece->address = block->address;
+    piece->size = size;
+    piece->segment = block->segment;
+    piece->state = block->state;
+    piece->number = block->number;
+    piece->batch = block->batch;
+    piece->before = block->before;
+    piece->after = block;
+    block_resize(pool, block, rest);
+    block->address += size;
+    block->before = piece;
+    if (piece->before)
+        piece->before->after = piece;
+    else
+        piece->segment->first = piece;
+    stats_add(&pool->cell->splits, 1);
+    return piece;
+}
+
+/* A block in no list joins its neighbour in an index, which keeps its place: the common way to merge. False when
+ * together they belong elsewhere. */
+static bool block_join(struct pool *pool, struct block *neighbour, struct block *block) {
+    const size_t size = neighbour->size + block->size;
+    if (index_class(size) != index_class(neighbour->size)) return false;
+    block_resize(pool, neighbour, size);
+    if (neighbour->after == block) {
+        neighbour->after = block->after;
+        if (neighbour->after) neighbour->after->before = neighbour;
+    } else {
+        neighbour->address = block->address;
+        neighbour->before = block->before;
+        if (neighbour->before)
+            neighbour->before->after = neighbour;
+        else
+            neighbour->segment->first = neighbour;
+    }
+    records_put_block(&pool->records, block);
+    stats_add(&pool->cell->merges, 1);
+    return true;
+}
+
+struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any) {
+    const uint64_t max_split = pool->device->max_split;
+    const size_t largest = any ? SIZE_MAX : policy_largest_fit(size, max_split);
+    struct block *block = list ? index_find(list->index, size, largest) : NULL;
+    if (!block) block = index_find(&pool->idle, size, largest);
+    if (!block) return NULL;
+    struct block *piece = policy_split(block->size, size, max_split) ? block_carve(pool, block, size) : NULL;
+    if (piece) return piece;
+    heap_unlist(pool, block);
     return block;
 }
 
@@ -206,12 +277,18 @@ void heap_end_life(struct pool *pool, struct block *block) {
     pool->live_blocks--;
 }
 
+static bool is_idle(const struct block *block) {
+    return block && block->state == BLOCK_IDLE;
+}
+
 void heap_make_idle(struct pool *pool, struct block *block) {
-    if (block->after && block->after->state == BLOCK_IDLE) {
+    if (is_idle(block->after)) {
+        if (!is_idle(block->before) && block_join(pool, block->after, block)) return;
         idle_remove(pool, block->after);
         block_absorb(pool, block);
     }
-    if (block->before && block->before->state == BLOCK_IDLE) {
+    if (is_idle(block->before)) {
+        if (block_join(pool, block->before, block)) return;
         block = block->before;
         idle_remove(pool, block);
         block_absorb(pool, block);
@@ -223,13 +300,24 @@ static bool is_in_list(const struct block *block, const struct stream_list *list
     return block && block->state == BLOCK_ORDERED && block->number == list->number;
 }
 
+/* The same for two blocks of one list: the later batch counts. */
+static bool ordered_join(struct pool *pool, struct stream_list *list, struct block *neighbour, struct block *block,
+                         uint64_t batch) {
+    if (!block_join(pool, neighbour, block)) return false;
+    if (batch > neighbour->batch) neighbour->batch = batch;
+    if (batch > list->newest) list->newest = batch;
+    return true;
+}
+
 void heap_make_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch) {
     if (is_in_list(block->after, list)) {
+        if (!is_in_list(block->before, list) && ordered_join(pool, list, block->after, block, batch)) return;
         if (block->after->batch > batch) batch = block->after->batch;
         ordered_remove(pool, block->after);
         block_absorb(pool, block);
     }
     if (is_in_list(block->before, list)) {
+        if (ordered_join(pool, list, block->before, block, batch)) return;
         block = block->before;
         if (block->batch > batch) batch = block->batch;
         ordered_remove(pool, block);

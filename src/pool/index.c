@@ -76,6 +76,16 @@ void index_remove(struct free_index *index, struct block *block) {
     if (block->size == index->largest) index->largest = largest_below(index, block->size);
 }
 
+void index_resize(struct free_index *index, struct block *block, size_t size) {
+    assert(index_class(size) == index_class(block->size) && "a block that keeps its place keeps its class");
+    const size_t old = block->size;
+    block->size = size;
+    if (size > index->largest)
+        index->largest = size;
+    else if (old == index->largest)
+        index->largest = largest_below(index, old);
+}
+
 static struct block *lowest_fit(struct block *head, size_t size, size_t largest) {
     struct block *best = NULL;
     unsigned seen = 0;

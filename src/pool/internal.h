@@ -92,6 +92,8 @@ struct free_index {
 
 void index_insert(struct free_index *index, struct block *block);
 void index_remove(struct free_index *index, struct block *block);
+/* A block of the index gets another size of the same class. */
+void index_resize(struct free_index *index, struct block *block, size_t size);
 /* A block of `size` to `largest` bytes: of the lowest class that holds one; there the lowest address among the first
  * INDEX_SCAN. NULL when none is found. */
 struct block *index_find(const struct free_index *index, size_t size, size_t largest);
@@ -260,22 +262,36 @@ struct stream_list {
 
 /* What a thread found of a stream. */
 struct stream_ref {
-    const struct pool_system *system;
-    uint64_t epoch;
-    void *handle;                /* of the stream, NULL where it has to be identified each time */
-    void *context;               /* current, for the default streams */
-    struct device_stream called; /* as the driver's plain entry points know it */
+    _Alignas(128) uint64_t epoch; /* of the system it was found in; systems share none */
+    uintptr_t handle;             /* of the stream, 0 where it has to be identified each time */
+    void *context;                /* current, for the default streams */
+    struct pool *pool;            /* of the async kind, NULL: not looked for, or none */
+    struct stream_list *list;     /* the stream's in that pool, if it still is */
+    struct device_stream called;  /* as the driver's plain entry points know it */
     struct device_stream_identity identity;
-    struct pool *pool; /* of the async kind; NULL: none */
 };
 
-/* The stream as the calling thread means it: NULL and *code, the driver's answer; or with identity.id 0. `pool` is
- * looked up when `with_pool`. No lock held. */
-struct stream_ref *streams_ref(struct pool_system *system, struct device_stream stream, bool with_pool, int *code);
+#define STREAM_REFS 16
+extern _Thread_local struct stream_ref stream_refs[STREAM_REFS] __attribute__((tls_model("initial-exec")));
+static inline struct stream_ref *stream_ref_place(uintptr_t handle) {
+    return &stream_refs[(handle >> 4 ^ handle) % STREAM_REFS];
+}
+
+/* The stream as the calling thread means it: NULL and *code, the driver's answer; or with identity.id 0, when it cannot
+ * be told from others. No lock held; streams_find_ref is the slow half. */
+struct stream_ref *streams_find_ref(struct pool_system *system, struct device_stream stream, int *code);
+
 /* The list of a stream in a pool: NULL when there is none; made when there is none, NULL when it cannot be. Under
  * pool->lock. */
 struct stream_list *streams_find(const struct pool *pool, uint64_t id);
-struct stream_list *streams_list(struct pool *pool, const struct stream_ref *ref);
+struct stream_list *streams_find_list(struct pool *pool, const struct stream_ref *ref);
+static inline struct stream_list *streams_list(struct pool *pool, struct stream_ref *ref) {
+    struct stream_list *list = ref->list;
+    if (__builtin_expect(ref->pool == pool && list && list->id == ref->identity.id && !list->ending, 1)) return list;
+    list = streams_find_list(pool, ref);
+    if (ref->pool == pool) ref->list = list;
+    return list;
+}
 /* What has been proved becomes idle. True when any block did. Under pool->lock. */
 bool streams_reclaim(struct pool *pool);
 /* Record a mark on the list's stream, for the calling thread's own stream or a recordable one. Takes over pool->lock,
@@ -380,6 +396,15 @@ struct pool_system {
     struct capture_probe *probes; /* guarded by probes_lock */
 };
 
+static inline struct stream_ref *streams_ref(struct pool_system *system, struct device_stream stream, int *code) {
+    struct stream_ref *ref = stream_ref_place((uintptr_t)stream.handle);
+    if (__builtin_expect((uintptr_t)stream.handle > 2 && ref->handle == (uintptr_t)stream.handle &&
+                             ref->epoch == atomic_load_explicit(&system->streams_epoch, memory_order_acquire),
+                         1))
+        return ref;
+    return streams_find_ref(system, stream, code);
+}
+
 /* What a thread found last. */
 struct context_cache {
     const struct pool_system *system;
@@ -445,8 +470,8 @@ void heap_forget(struct pool *pool);
 
 struct request {
     struct pool *pool;
-    size_t size, requested;      /* rounded, and as asked */
-    const struct stream_ref *on; /* the stream of a stream-ordered one, else NULL */
+    size_t size, requested; /* rounded, and as asked */
+    struct stream_ref *on;  /* the stream of a stream-ordered one, else NULL */
     unsigned cell;
 };
 

@@ -206,6 +206,12 @@ static bool COLD stream_captures(struct pool_system *system, struct device_strea
     return system->ops->stream_capturing(system->ops->self, stream) != DEVICE_OK;
 }
 
+/* The driver's own calls on the legacy stream are work there, between that of the blocking streams: so what was freed
+ * after work of one may be used on another without more ado. */
+static int COLD touch(struct pool_system *system, const struct stream_ref *ref) {
+    return system->ops->stream_touch(system->ops->self, ref->identity.context, ref->called);
+}
+
 int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
                      uint64_t *address) {
     if (!bytes || !address) return pass(POOLCUDA_PASS_zero_or_null);
@@ -214,10 +220,14 @@ int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_str
         return pass(POOLCUDA_PASS_capture);
     uint64_t began = sample_begin(&alloc_calls);
     int code;
-    struct stream_ref *ref = streams_ref(system, stream, true, &code);
+    struct stream_ref *ref = streams_ref(system, stream, &code);
     if (__builtin_expect(!ref, 0)) return pass_without_context(door);
+    if (__builtin_expect(!ref->pool && ref->identity.id, 0))
+        ref->pool = contexts_async_pool(system, ref->identity.context);
     struct pool *pool = ref->pool;
     if (__builtin_expect(!pool || !ref->identity.id, 0)) return pass(POOLCUDA_PASS_async);
+    if (__builtin_expect(ref->identity.orders_others, 0) && touch(system, ref) != DEVICE_OK)
+        return pass(POOLCUDA_PASS_async);
     struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes, .on = ref};
     if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
@@ -504,9 +514,13 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         if (code != DEVICE_OK) code = system->ops->stream_synchronize(system->ops->self, pool->source.context, stream);
         if (code != DEVICE_OK) return code;
     }
-    const struct stream_ref *ref = streams_ref(system, stream, false, &code);
+    struct stream_ref *ref = streams_ref(system, stream, &code);
     if (__builtin_expect(!ref, 0)) return code;
     if (__builtin_expect(!ref->identity.id, 0)) return free_on_unknown(pool, address, stream, door);
+    if (__builtin_expect(ref->identity.orders_others, 0)) {
+        code = touch(system, ref);
+        if (code != DEVICE_OK) return code;
+    }
     if (__builtin_expect(ref->identity.context.ordinal != pool->device->ordinal, 0))
         return free_waiting(pool, address, door, false);
 

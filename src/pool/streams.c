@@ -18,9 +18,7 @@
 
 /* ---- who a stream is ---- */
 
-#define REFS 16
-
-static _Thread_local struct stream_ref refs[REFS] __attribute__((tls_model("initial-exec")));
+_Thread_local struct stream_ref stream_refs[STREAM_REFS];
 
 /* The handle that names the stream whatever the entry point: 1 and 2 for the default streams. */
 static uintptr_t key_of(struct device_stream stream) {
@@ -33,44 +31,36 @@ static bool is_default(uintptr_t key) {
 }
 
 /* `ref` is the thread's place for such streams, with something older in it. */
-static bool fill_ref(struct stream_ref *ref, const struct stream_ref *wanted, int *code) {
-    const struct device_ops *ops = wanted->system->ops;
+static bool fill_ref(const struct device_ops *ops, struct stream_ref *ref, const struct stream_ref *wanted, int *code) {
     struct stream_ref found = *wanted;
     const int error = errno;
     *code = ops->stream_identify(ops->self, found.called, &found.identity);
     errno = error;
     if (*code != DEVICE_OK) return false;
     /* A stream whose end nobody tells has to be identified each time; the rest of what was found stays. */
-    if (found.identity.id == ref->identity.id && ref->system == found.system && ref->epoch == found.epoch)
+    if (found.identity.id == ref->identity.id && ref->epoch == found.epoch) {
         found.pool = ref->pool;
-    if (!found.identity.lasting) found.handle = NULL;
+        found.list = ref->list;
+    }
+    if (!found.identity.lasting) found.handle = 0;
     *ref = found;
     return true;
 }
 
-struct stream_ref *streams_ref(struct pool_system *system, struct device_stream stream, bool with_pool, int *code) {
+struct stream_ref *streams_find_ref(struct pool_system *system, struct device_stream stream, int *code) {
     const uintptr_t key = key_of(stream);
     const uint64_t epoch = atomic_load_explicit(&system->streams_epoch, memory_order_acquire);
-    struct stream_ref *ref = &refs[(key >> 4 ^ key) % REFS];
+    struct stream_ref *ref = stream_ref_place(key);
     void *context = NULL;
     *code = DEVICE_OK;
     if (is_default(key)) {
         *code = system->ops->current_handle(system->ops->self, &context);
         if (*code != DEVICE_OK) return NULL;
     }
-    if (__builtin_expect((uintptr_t)ref->handle != key || ref->system != system || ref->epoch != epoch ||
-                             ref->context != context,
-                         0)) {
-        const struct stream_ref wanted = {.system = system,
-                                          .epoch = epoch,
-                                          .handle = (void *)key,
-                                          .context = context,
-                                          .called = {(void *)key, false}};
-        if (!fill_ref(ref, &wanted, code)) return NULL;
-    }
-    if (__builtin_expect(with_pool && !ref->pool && ref->identity.id, 0))
-        ref->pool = contexts_async_pool(system, ref->identity.context);
-    return ref;
+    if (ref->handle == key && ref->epoch == epoch && ref->context == context) return ref;
+    const struct stream_ref wanted = {
+        .epoch = epoch, .handle = key, .context = context, .called = {(void *)key, false}};
+    return fill_ref(system->ops, ref, &wanted, code) ? ref : NULL;
 }
 
 /* ---- lists ---- */
@@ -149,7 +139,7 @@ static struct stream_list *take_list(struct pool *pool) {
     return list;
 }
 
-struct stream_list *streams_list(struct pool *pool, const struct stream_ref *ref) {
+struct stream_list *streams_find_list(struct pool *pool, const struct stream_ref *ref) {
     const struct device_stream_identity *identity = &ref->identity;
     struct stream_list *list = streams_find(pool, identity->id);
     if (list) return list->ending ? NULL : list;

@@ -147,6 +147,14 @@ static int stream_identify(void *self, struct device_stream stream, struct devic
     return DEVICE_OK;
 }
 
+static int stream_touch(void *self, struct device_context context, struct device_stream stream) {
+    struct fake_device *fake = self;
+    (void)context;
+    (void)stream;
+    __atomic_fetch_add(&fake->touches, 1, __ATOMIC_RELAXED);
+    return fake->touch_fails_with;
+}
+
 static int stream_capturing(void *self, struct device_stream stream) {
     const struct fake_device *fake = self;
     return fake->capturing && fake->capturing == stream.handle ? DEVICE_NOT_READY : DEVICE_OK;
@@ -260,6 +268,7 @@ void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
                 .synchronize_all = synchronize_all,
                 .context_alone = context_alone,
                 .stream_identify = stream_identify,
+                .stream_touch = stream_touch,
                 .stream_capturing = stream_capturing,
                 .fences_supported = fences_supported,
                 .fence_record = fence_record,

@@ -47,7 +47,7 @@ struct fake_device {
     /* Marks, passed when the test says so: those up to this number. Recording gives them numbers from 1. */
     uint64_t recorded, passed;
     bool passes_at_once; /* every mark, as on an idle device */
-    unsigned fences, stream_marks, queries, drops;
+    unsigned fences, stream_marks, queries, drops, touches;
     void *marked;                      /* the stream that was marked last */
     uint64_t stream_generation;        /* streams that are identified from now on are others than those before */
     void *memory_pool;                 /* the current one of every device; NULL: none */
@@ -60,7 +60,7 @@ struct fake_device {
     bool no_fences;  /* the device has none; settled before the system is created */
     bool no_streams; /* no stream can be told from others */
     bool not_alone;  /* another context lives */
-    int record_fails_with, query_fails_with;
+    int record_fails_with, query_fails_with, touch_fails_with;
     void (*during_record)(void *arg);      /* called inside each recording, with no lock of the device's */
     int alloc_fails_with;                  /* not 0: every allocation answers it */
     int synchronize_fails_with;            /* likewise */
