@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cuda_runtime_api.h>
 
@@ -180,6 +181,74 @@ static void say_garbage_free(void) {
     SAY(cudaMallocAsync(&p, 4096, 0));
     SAY(cudaFreeAsync(p, (cudaStream_t)garbage));
     SAY(cudaFreeAsync(p, 0));
+}
+
+/* A stream is destroyed while its kernel uses a block that was freed on it; when that has ended, unobserved, the handle
+ * comes back. The simulator judges whether the next stream is given the block in order. */
+static void say_handle(void) {
+    int came_back = 0;
+    for (int round = 0; round < 10; round++) {
+        cudaStream_t old, made[500];
+        int count = 0;
+        void *p;
+        int code = (int)cudaStreamCreateWithFlags(&old, cudaStreamNonBlocking);
+        code |= (int)cudaMallocAsync(&p, 4096, old);
+        code |= sim_block_allocated_async((uint64_t)(uintptr_t)p, 4096, old);
+        const struct sim_range range = {(uint64_t)(uintptr_t)p, 4096, true};
+        code |= sim_launch(&(struct sim_kernel){.microseconds = 5000, .ranges = &range, .range_count = 1}, old);
+        code |= sim_block_freed_async((uint64_t)(uintptr_t)p, old);
+        code |= (int)cudaFreeAsync(p, old);
+        code |= (int)cudaStreamDestroy(old);
+        do {
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+            code |= (int)cudaStreamCreateWithFlags(&made[count++], cudaStreamNonBlocking);
+        } while (count < 500 && made[count - 1] != old);
+        came_back += made[count - 1] == old;
+        code |= (int)cudaMallocAsync(&p, 4096, made[count - 1]);
+        code |= sim_block_allocated_async((uint64_t)(uintptr_t)p, 4096, made[count - 1]);
+        code |= (int)cudaMemsetAsync(p, 1, 4096, made[count - 1]);
+        code |= sim_block_freed_async((uint64_t)(uintptr_t)p, made[count - 1]);
+        code |= (int)cudaFreeAsync(p, made[count - 1]);
+        while (count > 0) code |= (int)cudaStreamDestroy(made[--count]);
+        if (code) printf("code %d\n", code);
+    }
+    printf("the handle came back: %d, races: %zu\n", came_back, sim_races(NULL, 0));
+}
+
+/* ---- captures ---- */
+
+static void say_capture(enum cudaStreamCaptureMode mode) {
+    cudaStream_t stream, other;
+    cudaGraph_t graph = NULL;
+    void *before, *beside = NULL, *inside = NULL, *p = NULL;
+    printf("mode %d\n", (int)mode);
+    SAY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    SAY(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    SAY(cudaMallocAsync(&before, 4096, other));
+    SAY(cudaStreamBeginCapture(stream, mode));
+    SAY(cudaMallocAsync(&inside, 4096, stream));
+    SAY(cudaMemsetAsync(inside, 1, 4096, stream));
+    SAY(cudaFreeAsync(inside, stream));
+    SAY(cudaMallocAsync(&beside, 4096, other));
+    SAY(cudaMemsetAsync(beside, 1, 4096, other));
+    SAY(cudaFreeAsync(beside, other));
+    SAY(cudaFreeAsync(before, other));
+    SAY(cudaMallocAsync(&p, 4096, cudaStreamPerThread));
+    SAY(cudaFreeAsync(p, cudaStreamPerThread));
+    SAY(cudaFreeAsync(p, cudaStreamPerThread));
+    SAY_KEEPING(cudaStreamEndCapture(stream, &graph));
+    printf("graph: %d\n", graph != NULL);
+    if (graph) SAY(cudaGraphDestroy(graph));
+    SAY(cudaFreeAsync(before, other));
+    say_works("after the capture", stream);
+    SAY(cudaStreamDestroy(stream));
+    SAY(cudaStreamDestroy(other));
+}
+
+static void say_captures(void) {
+    say_capture(cudaStreamCaptureModeGlobal);
+    say_capture(cudaStreamCaptureModeThreadLocal);
+    say_capture(cudaStreamCaptureModeRelaxed);
 }
 
 /* ---- the free of one's memory on another's stream ---- */
@@ -369,6 +438,8 @@ int main(int argc, char **argv) {
                  {"destroyed_free", say_destroyed_free},
                  {"garbage_alloc", say_garbage_alloc},
                  {"garbage_free", say_garbage_free},
+                 {"handle", say_handle},
+                 {"captures", say_captures},
                  {"devices", say_devices},
                  {"reset", say_reset},
                  {"memory_pools", say_memory_pools},

@@ -29,6 +29,26 @@ def handles_that_mean_no_stream_are_answered_as_natively():
 
 
 @case
+def a_runtimes_stream_of_a_destroyed_ones_handle_is_another():
+    lines = as_natively("handle", {"SIM_RACES": "1"})
+    assert lines == ["the handle came back: 10, races: 0"], lines
+
+
+@case
+def stream_ordered_calls_amid_a_capture_as_natively():
+    lines = as_natively("captures")
+    assert "graph: 1" in lines, lines
+
+
+@case
+def old_runtimes_and_drivers_answer_as_natively():
+    for runtime, driver in ("12000", "12040"), ("11080", "11080"), ("11080", "13000"):
+        old = {"SIM_RUNTIME_VERSION": runtime, "SIM_DRIVER_VERSION": driver}
+        as_natively("answers", old)
+        as_natively("devices", {**TWO, **old})
+
+
+@case
 def a_block_is_on_the_device_of_its_stream():
     as_natively("devices", TWO)
 
