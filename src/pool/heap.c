@@ -30,8 +30,12 @@ static void free_segments_remove(struct pool *pool, struct segment *segment) {
     pool->releasable -= segment->size;
 }
 
+static uint64_t *cached_of(struct pool *pool, size_t size) {
+    return &pool->figures->classes[stats_size_class(size)].cached_bytes;
+}
+
 static void count_cached(struct pool *pool, const struct block *block, uint64_t sign) {
-    stats_add(&pool->figures->classes[stats_size_class(block->size)].cached_bytes, sign * (uint64_t)block->size);
+    stats_add(cached_of(pool, block->size), sign * (uint64_t)block->size);
 }
 #define GAINED UINT64_C(1)
 #define LOST UINT64_MAX /* -1 */
@@ -127,7 +131,13 @@ static void block_split(struct pool *pool, struct block *block, size_t size) {
 /* A free block in an index grows or shrinks to `size`, which is of the same class: its place in its list stays. */
 static void block_resize(struct pool *pool, struct block *block, size_t size) {
     const uint64_t change = (uint64_t)size - block->size; /* modulo 2^64 */
-    count_cached(pool, block, LOST);
+    uint64_t *const now = cached_of(pool, size), *const before = cached_of(pool, block->size);
+    if (now == before) {
+        stats_add(now, change);
+    } else {
+        stats_add(before, -(uint64_t)block->size);
+        stats_add(now, size);
+    }
     if (block->state == BLOCK_IDLE) {
         if (block_is_segment(block)) free_segments_remove(pool, block->segment);
         index_resize(&pool->idle, block, size);
@@ -144,7 +154,6 @@ static void block_resize(struct pool *pool, struct block *block, size_t size) {
         else if (largest)
             find_ordered_largest(pool);
     }
-    count_cached(pool, block, GAINED);
 }
 
 /* The low end of a free block as a block of its own, in no list, while the rest keeps its place: the common way to

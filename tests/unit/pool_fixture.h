@@ -61,7 +61,7 @@ static inline void must_free(struct fixture *fixture, uint64_t address) {
 }
 
 #define STREAM(n) ((struct device_stream){(void *)(uintptr_t)(0x100 * (n)), false})
-#define PER_THREAD ((struct device_stream){NULL, true})
+#define PER_THREAD ((struct device_stream){(void *)2, false})
 
 static inline uint64_t must_alloc_on(struct fixture *fixture, struct device_stream stream, size_t bytes) {
     uint64_t address = 0;

@@ -316,6 +316,26 @@ static void a_context_that_is_gone_leaves_its_blocks_to_a_fence(void **state) {
     fixture_end(&f);
 }
 
+static void calls_on_the_legacy_stream_are_work_there(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    const struct device_stream legacy = {(void *)1, false};
+    uint64_t a = must_alloc_on(&f, legacy, BIG), address;
+    assert_int_equal(f.device.touches, 1);
+    must_free_on(&f, legacy, a);
+    assert_int_equal(f.device.touches, 2);
+    must_free_on(&f, S, must_alloc_on(&f, S, BIG));
+    must_free_on(&f, PER_THREAD, must_alloc_on(&f, PER_THREAD, BIG));
+    assert_int_equal(f.device.touches, 2); /* other streams order nobody */
+    uint64_t b = must_alloc_on(&f, legacy, BIG);
+    f.device.touch_fails_with = 700;
+    assert_int_equal(pool_free_async(f.pool, b, legacy, POOL_DOOR_DRIVER), 700);
+    assert_int_equal(totals_of(&f, 0).live, BIG); /* as with the driver, the block stays the program's */
+    assert_int_equal(pool_alloc_async(f.pool, BIG, legacy, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    fixture_end(&f);
+}
+
 static void what_the_pool_leaves_alone(void **state) {
     (void)state;
     struct fixture f;
@@ -398,6 +418,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_memory_pool_that_is_set_serves_from_then_on),
     cmocka_unit_test(a_destroyed_memory_pool_gives_out_no_more),
     cmocka_unit_test(a_context_that_is_gone_leaves_its_blocks_to_a_fence),
+    cmocka_unit_test(calls_on_the_legacy_stream_are_work_there),
     cmocka_unit_test(what_the_pool_leaves_alone),
     cmocka_unit_test(bad_frees_in_stream_order_answer_1),
     cmocka_unit_test(figures_count_by_stream),
