@@ -377,6 +377,72 @@ static void say_trim(void) {
     SAY(cudaFreeAsync(p[1], 0));
 }
 
+/* Memory that was freed and is not used any more is there for others. */
+static void say_memory_info(void) {
+    enum { COUNT = 3 };
+    size_t before, during, after, total;
+    void *p[COUNT];
+    cudaStream_t stream;
+    SAY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    SAY(cudaMemGetInfo(&before, &total));
+    for (int i = 0; i < COUNT; i++) SAY(cudaMallocAsync(&p[i], 64 * MIB, i == 1 ? 0 : stream));
+    SAY(cudaMemGetInfo(&during, &total));
+    printf("gone while live: %d\n", before - during >= COUNT * 64 * MIB);
+    for (int i = 0; i < COUNT; i++) SAY(cudaFreeAsync(p[i], i == 1 ? 0 : stream));
+    SAY(cudaDeviceSynchronize());
+    SAY(cudaMemGetInfo(&after, &total));
+    printf("free after the frees as before: %d\n", after == before);
+    SAY(cudaMalloc(&p[0], 64 * MIB));
+    SAY(cudaFreeAsync(p[0], stream));
+    SAY(cudaDeviceSynchronize());
+    SAY(cudaMemGetInfo(&after, &total));
+    printf("free after the free as before: %d\n", after == before);
+    SAY(cudaStreamDestroy(stream));
+}
+
+/* ---- other devices' access ---- */
+
+static int access_of(cudaMemPool_t pool, int device) {
+    enum cudaMemAccessFlags flags = (enum cudaMemAccessFlags)77;
+    struct cudaMemLocation location = {.type = cudaMemLocationTypeDevice, .id = device};
+    return cudaMemPoolGetAccess(&flags, pool, &location) == cudaSuccess ? (int)flags : -1;
+}
+
+static void say_peers(void) {
+    cudaMemPool_t pool;
+    cudaStream_t streams[2];
+    char *p, *q;
+    const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = 1},
+                                             .flags = cudaMemAccessFlagsProtReadWrite};
+    for (int i = 0; i < 2; i++) {
+        SAY(cudaSetDevice(i));
+        SAY(cudaStreamCreate(&streams[i]));
+    }
+    SAY(cudaDeviceGetMemPool(&pool, 0));
+    SAY(cudaMallocAsync((void **)&p, 5000, streams[0]));
+    printf("access: %d\n", access_of(pool, 1));
+    SAY(cudaMemPoolSetAccess(pool, &access, 1));
+    printf("access: %d\n", access_of(pool, 1));
+    SAY(cudaMallocAsync((void **)&q, 5000, streams[0]));
+    SAY(cudaStreamSynchronize(streams[0]));
+    /* Blocks of before and after may be used now. */
+    SAY(cudaMemsetAsync(p, 1, 5000, streams[1]));
+    SAY(cudaMemsetAsync(q, 2, 5000, streams[1]));
+    SAY(cudaStreamSynchronize(streams[1]));
+    printf("they hold: %d %d\n", holds(p, 5000, 1), holds(q, 5000, 2));
+    SAY(cudaFreeAsync(p, streams[1]));
+    SAY(cudaFreeAsync(q, streams[0]));
+    SAY(cudaStreamSynchronize(streams[1]));
+    SAY(cudaMallocAsync((void **)&p, 5000, streams[0]));
+    SAY(cudaStreamSynchronize(streams[0]));
+    SAY(cudaMemsetAsync(p, 3, 5000, streams[1]));
+    SAY(cudaStreamSynchronize(streams[1]));
+    printf("it holds: %d\n", holds(p, 5000, 3));
+    SAY(cudaFreeAsync(p, streams[0]));
+    SAY(cudaStreamSynchronize(streams[0]));
+    SAY(cudaGetLastError());
+}
+
 /* ---- out of memory ---- */
 
 static void say_out_of_memory(void) {
@@ -444,6 +510,8 @@ int main(int argc, char **argv) {
                  {"reset", say_reset},
                  {"memory_pools", say_memory_pools},
                  {"trim", say_trim},
+                 {"memory_info", say_memory_info},
+                 {"peers", say_peers},
                  {"out_of_memory", say_out_of_memory},
                  {"busy", say_busy}};
     setvbuf(stdout, NULL, _IONBF, 0);

@@ -10,7 +10,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cuda.h>
 
@@ -322,6 +324,96 @@ static void say_once(void) {
     must(cuCtxSynchronize());
 }
 
+/* Threads that come and go, each with a default stream of its own. */
+static void *take_and_go(void *unused) {
+    (void)unused;
+    must(cuCtxSetCurrent(primary));
+    for (int i = 0; i < 4; i++) must(cuMemFreeAsync(take(MIB, CU_STREAM_PER_THREAD), CU_STREAM_PER_THREAD));
+    return NULL;
+}
+
+static void say_many_threads(void) {
+    for (int i = 0; i < 2000; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, take_and_go, NULL);
+        pthread_join(thread, NULL);
+    }
+    for (int i = 0; i < 2000; i++) {
+        CUstream stream = stream_new();
+        must(cuMemFreeAsync(take(MIB, stream), stream));
+        must(cuStreamDestroy(stream));
+    }
+}
+
+/* ---- what is asked about a block ---- */
+
+static void say_attributes_of(const char *what, CUdeviceptr p, CUdeviceptr start) {
+    CUdeviceptr base = 1;
+    CUmemoryPool pool = NULL, current = NULL;
+    CUcontext context = primary;
+    size_t size = 1;
+    unsigned int type = 77;
+    int ordinal = 77;
+    unsigned long long id = 0;
+    must(cuDeviceGetMemPool(&current, 0));
+    printf("%s: start %d", what, (int)cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p));
+    printf(" is right %d\n", base == start);
+    printf("%s: size %d", what, (int)cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p));
+    printf(" is %zu\n", size);
+    printf("%s: memory type %d", what, (int)cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+    printf(" is %u\n", type);
+    printf("%s: ordinal %d", what, (int)cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    printf(" is %d\n", ordinal);
+    printf("%s: pool %d", what, (int)cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
+    printf(" is the current one %d\n", pool == current);
+    printf("%s: context %d", what, (int)cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    printf(" is none %d\n", context == NULL);
+    printf("%s: id %d\n", what, (int)cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    base = size = 1;
+    printf("%s: range %d", what, (int)cuMemGetAddressRange(&base, &size, p));
+    printf(" starts there %d, size %zu\n", base == start, size);
+}
+
+static void say_attributes(void) {
+    CUstream stream = stream_new();
+    const CUdeviceptr first = take(4096, stream), odd = take(1000, stream), last = take(4096, stream);
+    say_attributes_of("at the start", odd, odd);
+    say_attributes_of("inside", odd + 999, odd);
+    say_attributes_of("past the end", odd + 1000, 0);
+    CUipcMemHandle handle;
+    SAY(cuIpcGetMemHandle(&handle, odd));
+    SAY(cuMemFreeAsync(first, stream));
+    SAY(cuMemFreeAsync(odd, stream));
+    SAY(cuMemFreeAsync(last, stream));
+}
+
+/* ---- a child ---- */
+
+/* The driver does not work in a forked child, nor does the pool, whatever it had at hand. */
+static void say_fork(void) {
+    CUstream stream = stream_new();
+    CUdeviceptr p = take(4096, stream), q = take(4096, CU_STREAM_LEGACY), r = 0;
+    must(cuMemFreeAsync(take(4096, stream), stream));
+    const pid_t child = fork();
+    if (child == 0) {
+        SAY(cuMemAllocAsync(&r, 4096, stream));
+        SAY(cuMemAllocAsync(&r, 4096, CU_STREAM_LEGACY));
+        SAY(cuMemFreeAsync(p, stream));
+        SAY(cuMemFreeAsync(q, CU_STREAM_LEGACY));
+        SAY(cuMemFree(q));
+        SAY(cuStreamDestroy(stream));
+        _exit(0);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    printf("the child: %d\n", status);
+    SAY(cuMemAllocAsync(&r, 4096, stream));
+    SAY(cuMemFreeAsync(r, stream));
+    SAY(cuMemFreeAsync(p, stream));
+    SAY(cuMemFreeAsync(q, CU_STREAM_LEGACY));
+    SAY(cuStreamDestroy(stream));
+}
+
 /* ---- created contexts ---- */
 
 /* Handles of contexts come back late: creates and destroys until one does, and so the next ones do. */
@@ -565,6 +657,9 @@ int main(int argc, char **argv) {
                  {"round_beside_a_kernel", say_round_beside_a_kernel},
                  {"bound", say_bound},
                  {"once", say_once},
+                 {"many_threads", say_many_threads},
+                 {"attributes", say_attributes},
+                 {"fork", say_fork},
                  {"created", say_created},
                  {"green", say_green},
                  {"last_green", say_last_green},

@@ -71,6 +71,18 @@ def trimming_a_memory_pool_gives_back_what_the_pool_cached_of_it():
 
 
 @case
+def what_is_freed_in_order_counts_as_free_once_it_is_unused():
+    lines = as_natively("memory_info")
+    assert sum(line.endswith("as before: 1") for line in lines) == 2, lines
+
+
+@case
+def other_devices_may_use_what_their_access_to_the_memory_pool_says():
+    lines = as_natively("peers", TWO)
+    assert "they hold: 1 1" in lines and "it holds: 1" in lines, lines
+
+
+@case
 def out_of_memory_in_stream_order_as_natively():
     lines = as_natively("out_of_memory", SMALL)
     assert "full: 2" in lines, lines

@@ -109,6 +109,24 @@ def streams_that_were_used_once_strand_nothing():
 
 
 @case
+def threads_and_streams_that_come_and_go_strand_nothing():
+    read = figures_of("many_threads")[1]
+    assert read["peak_reserved_bytes"] <= 3 * 16 * MIB, read
+    expect(read, allocs=10000, frees=10000, waits=0, pass_async=0)
+
+
+@case
+def a_stream_ordered_block_is_described_as_natively():
+    lines = same(["preload_streams", "attributes"])
+    assert "at the start: pool 0 is the current one 1" in lines and "inside: size 0 is 1000" in lines, lines
+
+
+@case
+def a_forked_child_gets_the_drivers_answers():
+    same(["preload_streams", "fork"])
+
+
+@case
 def created_contexts_are_pooled_and_their_handles_come_back():
     lines = same(["preload_streams", "created"])
     assert lines.count("the handle came back: 1") == 2 and lines.count("the ordered block holds: 1") == 2, lines
