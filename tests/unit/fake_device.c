@@ -143,7 +143,8 @@ static int stream_identify(void *self, struct device_stream stream, struct devic
         (struct device_stream_identity){.id = (uint64_t)(uintptr_t)stream.handle + (fake->stream_generation << 32),
                                         .context = current,
                                         .lasting = true,
-                                        .recordable = stream.handle != (void *)2};
+                                        .orders_others = stream.handle == (void *)1,
+                                        .recordable = (uintptr_t)stream.handle > 2};
     return DEVICE_OK;
 }
 
