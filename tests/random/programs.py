@@ -62,9 +62,10 @@ def batch_settings(batch):
 class Run:
     """Where things were built, and what they are to do."""
 
-    def __init__(self, build, mode, sanitizer="none", library=None):
-        self.build, self.mode, self.sanitizer = build, mode, sanitizer
-        self.runner = os.path.join(build, "tests", "random", "random_programs")
+    def __init__(self, build, mode, sanitizer="none", library=None, gpu=False):
+        build = os.path.abspath(build)
+        self.mode, self.gpu = mode, gpu
+        self.runner = os.path.join(build, "tests", "random", "random_programs_cuda" if gpu else "random_programs")
         self.library = library or os.path.join(build, "tests", "random", "libpoolcuda_checked.so")
         self.sim = ":".join(os.path.join(build, "src", "sim", part) for part in ("driver", "runtime"))
         self.slowdown = 1 if sanitizer == "none" else SANITIZER_SLOWDOWN
@@ -72,7 +73,8 @@ class Run:
     def environment(self, variables):
         result = {name: value for name, value in os.environ.items() if not name.startswith(("POOL_", "SIM_"))}
         # Found by its name: LD_PRELOAD could not hold a path with a blank.
-        result["LD_LIBRARY_PATH"] = os.path.dirname(self.library) + ":" + self.sim
+        path = [os.path.dirname(self.library), os.environ.get("LD_LIBRARY_PATH") if self.gpu else self.sim]
+        result["LD_LIBRARY_PATH"] = ":".join(filter(None, path))
         pooled = self.mode != "natively"
         result.update({name: value for name, value in variables.items() if pooled or name.startswith("SIM_")})
         if pooled:
@@ -91,7 +93,7 @@ class Run:
                                 errors="replace")
 
     def batch(self, seed, count):
-        """(failures, what was done) of programs that share a process; a new one goes on after a program that ended it."""
+        """(failures, what was done) of programs that share a process; after a failed one a new process goes on."""
         failures, tally, end = [], collections.Counter(), seed + count
         while seed < end:
             process = self.start(seed, end - seed)
@@ -111,7 +113,8 @@ class Run:
             last = max(last, seed)
             whole = process.returncode == 1 if last in failed else last == end - 1 and process.returncode == 0
             if not whole or err.strip():
-                how = f"killed by signal {-process.returncode}" if process.returncode < 0 else f"exit status {process.returncode}"
+                code = process.returncode
+                how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
                 failures.append(Failure(last, self.mode, [*lines, how, *err.strip().splitlines()[:60]]))
             seed = last + 1
         return failures, tally
@@ -144,12 +147,14 @@ def main():
                         help="the value of POOL_FREE, or no pool (default: sync, then event)")
     parser.add_argument("--sanitizer", default="none", help="with which all was built")
     parser.add_argument("--library", help="preload this one")
+    parser.add_argument("--gpu", action="store_true", help="on the GPUs of this machine, not on the simulated CUDA")
     parser.add_argument("--expect-reported", type=int, metavar="N",
                         help="the library is known to be wrong: at least N programs must fail")
     arguments = parser.parse_args()
     passed = failed = 0
     for mode in arguments.mode or MODES:
-        failures, tally = Run(arguments.build, mode, arguments.sanitizer, arguments.library).programs(arguments.seed, arguments.count)
+        run = Run(arguments.build, mode, arguments.sanitizer, arguments.library, arguments.gpu)
+        failures, tally = run.programs(arguments.seed, arguments.count)
         for failure in failures if arguments.expect_reported is None else failures[:3]:
             print(failure.text())
         print(f"{mode}: " + ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in tally.items()))
