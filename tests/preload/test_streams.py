@@ -167,7 +167,7 @@ def an_old_driver_is_enough():
 
 @case
 def streams_and_contexts_end_while_others_work():
-    for variables in {}, EVENT, OLD:
+    for variables in {}, EVENT:
         for _ in range(3):
             lines = lines_of("turmoil", JUDGED, variables)
             assert lines == ["races: 0 "], (variables, lines)
