@@ -106,7 +106,9 @@ static int identify_default(struct device_driver *driver, CUstream stream, struc
                        ? POOLCUDA_STREAM_LEGACY | serial
                        : POOLCUDA_STREAM_PER_THREAD | thread_number() << POOLCUDA_STREAM_THREAD_SHIFT |
                              (serial & (((uint64_t)1 << POOLCUDA_STREAM_THREAD_SHIFT) - 1));
-    identity->orders_others = stream == CU_STREAM_LEGACY;
+    /* A green context's is a stream like any other. */
+    identity->orders_others =
+        stream == CU_STREAM_LEGACY && !device_driver_context_green(driver, identity->context.handle);
     /* Of the one only its thread may call; an event on the other would hold up every blocking stream. */
     identity->recordable = false;
     identity->lasting = true;

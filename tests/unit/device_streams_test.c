@@ -62,6 +62,45 @@ static void a_green_contexts_stream_is_not_recorded_on(void **state) {
         assert_int_equal(identity.lasting, i == 1);
         assert_ptr_equal(identity.context.handle, CONTEXT(6));
     }
+    mock_make_current(CONTEXT(6));
+    assert_false(identify(NULL, false, 0).orders_others);
+    assert_false(identify(NULL, false, 0).recordable);
+    assert_false(identify(NULL, true, 0).orders_others);
+}
+
+static void the_legacy_stream_alone_orders_others(void **state) {
+    (void)state;
+    mock_begin(NULL);
+    create_seen(1, 0);
+    create(2, 0);
+    assert_false(identify(STREAM(1), false, 0).orders_others);
+    assert_false(identify(STREAM(2), false, 0).orders_others);
+    assert_false(identify(NULL, true, 0).orders_others);
+    assert_true(identify(NULL, false, 0).orders_others);
+    assert_true(identify(CU_STREAM_LEGACY, true, 0).orders_others);
+    for (int number = 0; number < 2; number++) {
+        for (int i = 0; i < 3; i++) {
+            const struct mock_event *event = &mock.events[number];
+            mock_make_current(CONTEXT(1 - number)); /* whatever is current */
+            assert_true(device_driver_context_known(&device, mock_context(number), LIVE_FOUND));
+            assert_int_equal(ops->stream_touch(ops->self, mock_context(number), (struct device_stream){0}), DEVICE_OK);
+            assert_ptr_equal(event->context, CONTEXT(number));
+            assert_ptr_equal(event->stream, CU_STREAM_LEGACY);
+            assert_int_equal(mock.records, 3 * number + i + 1);
+            assert_int_equal(mock.events_made, number + 1);
+            assert_int_equal(mock_depth(), 0);
+        }
+    }
+    device_driver_context_closing(&device, CONTEXT(0));
+    assert_int_equal(ops->stream_touch(ops->self, mock_context(0), (struct device_stream){0}), DEVICE_OK);
+    assert_int_equal(mock.records, 6);
+    device_driver_context_settled(&device, CONTEXT(0), false);
+    mock.failing = "cuEventRecord";
+    mock.failing_code = CUDA_ERROR_LAUNCH_FAILED;
+    assert_int_equal(ops->stream_touch(ops->self, mock_context(0), (struct device_stream){0}),
+                     CUDA_ERROR_LAUNCH_FAILED);
+    mock.failing = NULL;
+    mock_end_context(0);
 }
 
 static void a_handle_that_comes_back_means_another_stream(void **state) {
@@ -312,6 +351,7 @@ static void a_stream_in_a_context_without_host_memory_is_not_told_apart(void **s
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_created_stream_is_known_without_a_question),
     cmocka_unit_test(a_green_contexts_stream_is_not_recorded_on),
+    cmocka_unit_test(the_legacy_stream_alone_orders_others),
     cmocka_unit_test(a_handle_that_comes_back_means_another_stream),
     cmocka_unit_test(many_streams_are_told_apart),
     cmocka_unit_test(a_stream_that_no_hook_saw_is_asked_for_its_number_each_time),
