@@ -310,15 +310,15 @@ static void say_bound(void) {
 static void say_once(void) {
     enum { STREAMS = 64 };
     CUstream streams[STREAMS], one = stream_new();
+    CUdeviceptr kept[STREAMS];
     for (unsigned i = 0; i < STREAMS; i++) {
         streams[i] = stream_new();
-        CUdeviceptr p = take(MIB, streams[i]);
-        must(cuMemsetD8Async(p, 1, MIB, streams[i]));
-        must(cuMemFreeAsync(p, streams[i]));
+        kept[i] = take(MIB, streams[i]);
+        must(cuMemsetD8Async(kept[i], 1, MIB, streams[i]));
     }
+    for (unsigned i = 0; i < STREAMS; i++) must(cuMemFreeAsync(kept[i], streams[i]));
     must(cuCtxSynchronize());
     wait_for_reader();
-    CUdeviceptr kept[STREAMS];
     for (unsigned i = 0; i < STREAMS; i++) kept[i] = take(MIB, one);
     for (unsigned i = 0; i < STREAMS; i++) must(cuMemFreeAsync(kept[i], one));
     must(cuCtxSynchronize());
