@@ -141,7 +141,8 @@ def the_end_of_a_green_context_proves_nothing_of_its_work():
     expected = ["given out before the end: 0", "cuGreenCtxDestroy(green): 0", "after it: 0", "after the kernels: 3",
                 "cuGreenCtxDestroy(green): 709"]
     for variables in {}, EVENT:
-        assert same(["preload_streams", "green"], variables=variables) == expected
+        lines = lines_of("green", variables)
+        assert lines == expected, lines
 
 
 @case
