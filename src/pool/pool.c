@@ -420,6 +420,7 @@ static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door
     if (__builtin_expect(!block, 0)) return code;
     heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
     struct aftermath after = {.close = is_full_batch(pool, block), .waits = guarded};
+    if (guarded) stats_add(&pool->figures->waits, 1);
     figures_end(pool);
     /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */
     after.wait = pool->source.kind == SEGMENT_PLAIN && !guarded && waits_too_much(pool);

@@ -305,6 +305,36 @@ static void say_bound(void) {
     printf("many: %d\n", frees > 8);
 }
 
+/* ---- what is created once ---- */
+
+/* Every kind of allocation, free and stream; marks and fences are recorded all the time. */
+static void make_rounds(const CUstream *streams, unsigned count) {
+    for (unsigned round = 0; round < count; round++) {
+        for (int i = 0; i < 4; i++) {
+            CUdeviceptr p = take((size_t)4096 << round % 4, streams[i]), q = take_plain(4096), r = take_plain(4096);
+            must(cuMemsetD8Async(p, 1, 4096, streams[i]));
+            must(cuMemFreeAsync(p, streams[i]));
+            must(cuMemFree(q));
+            must(cuMemFreeAsync(r, streams[i]));
+        }
+        if (round % 32 == 0) must(cuCtxSynchronize());
+    }
+    must(cuCtxSynchronize());
+}
+
+static void say_warm(void) {
+    CUcontext other;
+    const CUstream streams[] = {stream_new(), CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, stream_new()};
+    must(cuDevicePrimaryCtxRetain(&other, 1));
+    make_rounds(streams, 1000);
+    sim_reset_calls();
+    make_rounds(streams, 1000);
+    printf("events: %llu created, %d recorded on streams\n", (unsigned long long)sim_calls("cuEventCreate"),
+           sim_calls("cuEventRecord") > 0);
+    printf("contexts' events: %d\n", sim_calls("cuCtxRecordEvent") > 0);
+    printf("segments: %d\n", (int)(sim_calls("cuMemAlloc") + sim_calls("cuMemAllocFromPoolAsync")));
+}
+
 /* ---- 64 streams used once each, then one ---- */
 
 static void say_once(void) {
@@ -652,6 +682,7 @@ int main(int argc, char **argv) {
                  {"round", say_round_alone},
                  {"round_beside_a_kernel", say_round_beside_a_kernel},
                  {"bound", say_bound},
+                 {"warm", say_warm},
                  {"once", say_once},
                  {"many_threads", say_many_threads},
                  {"attributes", say_attributes},

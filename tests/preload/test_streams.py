@@ -98,6 +98,16 @@ def in_event_mode_what_waits_is_bounded():
 
 
 @case
+def no_event_is_created_after_the_first_ones():
+    for variables, waits in ({}, 8000), (EVENT, 0):
+        lines, read = figures_of("warm", {"SIM_DEVICES": "2", **variables})
+        assert lines == ["events: 0 created, 1 recorded on streams", "contexts' events: 1", "segments: 0"], lines
+        expect(read, frees=24000, waits=waits)
+        assert 1 < read["fences"] <= 24000 / 64 + read["miss_fences"], read
+        assert read["miss_fences"] <= read["misses"], read
+
+
+@case
 def streams_that_were_used_once_strand_nothing():
     with Guest(["preload_streams", "once", "wait"]) as guest:
         before = guest.until_ready().figures()
