@@ -139,12 +139,14 @@ static int stream_identify(void *self, struct device_stream stream, struct devic
     const struct fake_device *fake = self;
     *identity = (struct device_stream_identity){0};
     if (fake->no_streams) return DEVICE_OK;
-    *identity =
-        (struct device_stream_identity){.id = (uint64_t)(uintptr_t)stream.handle + (fake->stream_generation << 32),
-                                        .context = current,
-                                        .lasting = true,
-                                        .orders_others = stream.handle == (void *)1,
-                                        .recordable = (uintptr_t)stream.handle > 2};
+    const bool is_default = (uintptr_t)stream.handle <= 2;
+    const uint64_t of_device = is_default ? (uint64_t)current.ordinal << 48 : 0;
+    *identity = (struct device_stream_identity){.id = (uint64_t)(uintptr_t)stream.handle +
+                                                      (fake->stream_generation << 32) + of_device,
+                                                .context = current,
+                                                .lasting = is_default || !fake->unseen,
+                                                .orders_others = stream.handle == (void *)1,
+                                                .recordable = !is_default && !fake->unseen};
     return DEVICE_OK;
 }
 
@@ -191,10 +193,11 @@ static int fence_record(void *self, struct device_fence **fence) {
 static int fence_record_stream(void *self, struct device_context context, struct device_stream stream,
                                struct device_fence **fence) {
     struct fake_device *fake = self;
-    (void)context;
+    if (fake->stream_record_fails_with) return fake->stream_record_fails_with;
     const int code = record(fake, fence);
     if (code) return code;
     __atomic_fetch_add(&fake->stream_marks, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&fake->marked_in, context.handle, __ATOMIC_RELAXED);
     __atomic_store_n(&fake->marked, stream.handle, __ATOMIC_RELAXED);
     return code;
 }
@@ -202,6 +205,7 @@ static int fence_record_stream(void *self, struct device_context context, struct
 static int fence_query(void *self, struct device_fence *fence) {
     struct fake_device *fake = self;
     __atomic_fetch_add(&fake->queries, 1, __ATOMIC_RELAXED);
+    if (fake->during_query) fake->during_query(fake->during_arg);
     if (fake->query_fails_with) return fake->query_fails_with;
     return fake->passes_at_once || fence->number <= __atomic_load_n(&fake->passed, __ATOMIC_SEQ_CST) ? DEVICE_OK
                                                                                                      : DEVICE_NOT_READY;

@@ -48,7 +48,7 @@ struct fake_device {
     uint64_t recorded, passed;
     bool passes_at_once; /* every mark, as on an idle device */
     unsigned fences, stream_marks, queries, drops, touches;
-    void *marked;                      /* the stream that was marked last */
+    void *marked, *marked_in;          /* the stream that was marked last, and its context */
     uint64_t stream_generation;        /* streams that are identified from now on are others than those before */
     void *memory_pool;                 /* the current one of every device; NULL: none */
     struct device_stream alloc_stream; /* of the last segment of the async kind */
@@ -59,9 +59,11 @@ struct fake_device {
     /* What goes wrong. */
     bool no_fences;  /* the device has none; settled before the system is created */
     bool no_streams; /* no stream can be told from others */
+    bool unseen;     /* no stream's end is told */
     bool not_alone;  /* another context lives */
-    int record_fails_with, query_fails_with, touch_fails_with;
+    int record_fails_with, stream_record_fails_with, query_fails_with, touch_fails_with;
     void (*during_record)(void *arg);      /* called inside each recording, with no lock of the device's */
+    void (*during_query)(void *arg);       /* likewise */
     int alloc_fails_with;                  /* not 0: every allocation answers it */
     int synchronize_fails_with;            /* likewise */
     void (*during_alloc)(void *arg);       /* called inside each allocation, with no lock of the device's */

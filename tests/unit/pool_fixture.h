@@ -46,6 +46,7 @@ static inline void fixture_end(struct fixture *fixture) {
     pool_system_destroy(fixture->pool);
     assert_int_equal(fixture->device.range_count, 0); /* every segment went back */
     assert_int_equal(fixture->device.bad_releases, 0);
+    assert_int_equal(fixture->device.drops, fixture->device.recorded); /* no mark is left behind */
     fake_device_destroy(&fixture->device);
 }
 
