@@ -91,7 +91,7 @@ static void frees_create_events_at_first_and_none_once_warm(void **state) {
     assert_in_range(warm, 1 + STREAMS, 16 + STREAMS); /* a fence at least; a mark on each stream */
     const uint64_t fences = sim_calls("cuCtxRecordEvent"), marks = sim_calls("cuEventRecord");
     churn_plain();
-    assert_in_range(sim_calls("cuCtxRecordEvent") - fences, 4, PAIRS / 64 + 1);
+    assert_in_range(sim_calls("cuCtxRecordEvent") - fences, 4, PAIRS / 64 + 64); /* some of them before misses */
     churn_async();
     assert_in_range(sim_calls("cuEventRecord") - marks, ROUNDS / 2, ROUNDS * MANY_FREES / 64);
     assert_int_equal(sim_calls("cuEventCreate"), warm);
