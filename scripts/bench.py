@@ -56,7 +56,8 @@ def row(trace, way, reports):
                                            "peak_waiting_bytes", "peak_ordered_bytes")},
         "fences_of_most": max((pool["fences"] - pool["miss_fences"]) /
                               (pool["frees"] / FREES_A_FENCE + pool["freed_live_bytes"] / BYTES_A_FENCE) for pool in pools),
-        "miss_fences_of_most": max(pool["miss_fences"] / (pool["searches"] + pool["waits"] + MEMORY_INFOS) for pool in pools),
+        "miss_fences_of_most": max(pool["miss_fences"] / (pool["searches"] + pool["freed_live_bytes"] / BYTES_A_FENCE + MEMORY_INFOS)
+                                   for pool in pools),
         "events_created": max(report["events_created"]["first"] for report in reports),
         "events_created_later": max(report["events_created"]["later"] for report in reports),
     }
@@ -79,7 +80,7 @@ def bounds(rows):
     return {
         "fences": (f"fences at most one per {FREES_A_FENCE} frees or {BYTES_A_FENCE // MIB} MiB that wait", fences <= 1,
                    f"{fences:.2f} of that"),
-        "miss_fences": ("fences for misses at most one per allocation that finds nothing, or wait", misses <= 1,
+        "miss_fences": (f"fences before misses at most one per allocation that finds nothing, or {BYTES_A_FENCE // MIB} MiB that wait", misses <= 1,
                         f"{misses:.2f} of that"),
     }
 
