@@ -1,82 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program over the driver whose streams come and go, are kept busy, and were made by nobody. Prints whether calls
- * waited and which memory was given out; the first argument says what to do. A kernel that goes on until it is released
- * stands for work that the host cannot hurry.
+ * A program over the driver whose streams and contexts come and go, were made by nobody, or are asked for by an old
+ * driver. Prints whether calls waited and which memory was given out; the first argument says what to do.
  */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cuda.h>
+#include "stream_guest.h"
 
-#include "sequence.h"
-#include "sim.h"
-
-#define SAY(call) printf("%s: %d\n", #call, (int)(call))
-
-static CUcontext primary;
 static const struct sim_kernel endless = {.until_released = true};
 
-static CUstream stream_new(void) {
-    CUstream stream = NULL;
-    if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) exit(3);
-    return stream;
-}
-
-static CUdeviceptr take(size_t bytes, CUstream stream) {
-    CUdeviceptr p = 0;
-    if (cuMemAllocAsync(&p, bytes, stream) != CUDA_SUCCESS) exit(3);
-    return p;
-}
-
-static CUdeviceptr take_plain(size_t bytes) {
-    CUdeviceptr p = 0;
-    if (cuMemAlloc(&p, bytes) != CUDA_SUCCESS) exit(3);
-    return p;
-}
-
-static void must(CUresult result) {
-    if (result == CUDA_SUCCESS) return;
-    printf("failed: %d\n", (int)result);
-    exit(3);
-}
-
-static const char *which(bool same) {
-    return same ? "the same memory" : "other memory";
-}
-
-static const char *state_of(CUstream stream) {
-    return cuStreamQuery(stream) == CUDA_SUCCESS ? "idle" : "busy";
-}
-
 /* ---- handles that come back ---- */
-
-/* The simulator judges what the program is given: it notes its blocks. */
-static CUdeviceptr take_noted(size_t bytes, CUstream stream) {
-    const CUdeviceptr p = take(bytes, stream);
-    must((CUresult)sim_block_allocated_async(p, bytes, stream));
-    return p;
-}
-
-static void release_noted(CUdeviceptr p, CUstream stream) {
-    must((CUresult)sim_block_freed_async(p, stream));
-    must(cuMemFreeAsync(p, stream));
-}
-
-static void say_races(void) {
-    struct sim_race race;
-    char text[256] = "";
-    const size_t races = sim_races(&race, 1);
-    if (races) sim_race_text(&race, text, sizeof text);
-    printf("races: %zu %s\n", races, text);
-}
 
 static void make_stream(CUstream *stream, bool seen) {
     must(seen ? cuStreamCreate(stream, CU_STREAM_NON_BLOCKING)
@@ -188,151 +125,6 @@ static void say_free_in_order(void) {
     sim_release_kernels();
     must(cuCtxSynchronize());
     must(cuMemFree(next));
-}
-
-/* ---- one stream runs for long, others work steadily ---- */
-
-enum { WORKERS = 4, ROUNDS = 1500 };
-
-static size_t size_of_round(unsigned worker, unsigned round) {
-    return (size_t)1 << (16 + (round * 7 + worker * 3) % 10);
-}
-
-static void use(CUdeviceptr p, size_t bytes, CUstream stream) {
-    const struct sim_range range = {p, bytes, true};
-    must((CUresult)sim_launch(&(struct sim_kernel){.ranges = &range, .range_count = 1}, stream));
-}
-
-static pthread_barrier_t step; /* however the threads are scheduled, they hold the same at the same time */
-
-/* Allocates, uses and frees, with some blocks kept for a while; now and then waits for its own work, as programs do. */
-static void work(unsigned worker, CUstream stream) {
-    enum { KEPT = 8 };
-    CUdeviceptr kept[KEPT] = {0};
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        CUdeviceptr *p = &kept[round % KEPT];
-        pthread_barrier_wait(&step);
-        if (*p) must(cuMemFreeAsync(*p, stream));
-        const size_t bytes = size_of_round(worker, round);
-        *p = take(bytes, stream);
-        use(*p, bytes, stream);
-        if (round % 16 == 0) must(cuStreamSynchronize(stream));
-    }
-    for (unsigned i = 0; i < KEPT; i++) must(cuMemFreeAsync(kept[i], stream));
-    must(cuStreamSynchronize(stream));
-}
-
-static void *work_on_a_stream(void *number) {
-    must(cuCtxSetCurrent(primary));
-    work((unsigned)(uintptr_t)number, stream_new());
-    return NULL;
-}
-
-static void *work_on_ones_own(void *number) {
-    must(cuCtxSetCurrent(primary));
-    work((unsigned)(uintptr_t)number, CU_STREAM_PER_THREAD);
-    return NULL;
-}
-
-static void all_work(void *(*body)(void *), bool beside_a_kernel) {
-    pthread_t threads[WORKERS];
-    CUstream busy = stream_new();
-    CUdeviceptr block = take(MIB, busy);
-    if (beside_a_kernel) must((CUresult)sim_launch(&endless, busy));
-    must(cuMemFreeAsync(block, busy));
-    pthread_barrier_init(&step, NULL, WORKERS);
-    for (uintptr_t i = 0; i < WORKERS; i++) pthread_create(&threads[i], NULL, body, (void *)i);
-    for (unsigned i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
-    printf("the kernel: %s\n", state_of(busy));
-}
-
-static void say_steady(void) {
-    all_work(work_on_a_stream, false);
-}
-
-static void say_steady_beside_a_kernel(void) {
-    all_work(work_on_a_stream, true);
-}
-
-static void say_own_steady(void) {
-    all_work(work_on_ones_own, false);
-}
-
-static void say_own_steady_beside_a_kernel(void) {
-    all_work(work_on_ones_own, true);
-}
-
-/* One thread hands its streams' work from one to the next, so that memory goes round. */
-static void say_round(bool beside_a_kernel) {
-    CUstream streams[WORKERS], busy = stream_new();
-    CUevent event;
-    must(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    for (unsigned i = 0; i < WORKERS; i++) streams[i] = stream_new();
-    if (beside_a_kernel) must((CUresult)sim_launch(&endless, busy));
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        const size_t bytes = size_of_round(0, round);
-        CUstream one = streams[round % WORKERS], other = streams[(round + 1) % WORKERS];
-        CUdeviceptr p = take(bytes, one);
-        use(p, bytes, one);
-        must(cuEventRecord(event, one));
-        must(cuStreamWaitEvent(other, event, 0));
-        use(p, bytes, other);
-        must(cuMemFreeAsync(p, other));
-        if (round % 16 == 0) must(cuStreamSynchronize(other));
-    }
-    printf("the kernel: %s\n", state_of(busy));
-}
-
-static void say_round_alone(void) {
-    say_round(false);
-}
-
-static void say_round_beside_a_kernel(void) {
-    say_round(true);
-}
-
-/* Plain memory in event mode: what waits for the kernel is bounded, and then a free waits after all. */
-static void say_bound(void) {
-    CUstream busy = stream_new();
-    const struct sim_kernel kernel = {.microseconds = 1500000};
-    must((CUresult)sim_launch(&kernel, busy));
-    unsigned frees = 0;
-    while (cuStreamQuery(busy) == CUDA_ERROR_NOT_READY) {
-        CUdeviceptr p = take_plain(8 * MIB);
-        must(cuMemFree(p));
-        frees++;
-    }
-    printf("many: %d\n", frees > 8);
-}
-
-/* ---- what is created once ---- */
-
-/* Every kind of allocation, free and stream; marks and fences are recorded all the time. */
-static void make_rounds(const CUstream *streams, unsigned count) {
-    for (unsigned round = 0; round < count; round++) {
-        for (int i = 0; i < 4; i++) {
-            CUdeviceptr p = take((size_t)4096 << round % 4, streams[i]), q = take_plain(4096), r = take_plain(4096);
-            must(cuMemsetD8Async(p, 1, 4096, streams[i]));
-            must(cuMemFreeAsync(p, streams[i]));
-            must(cuMemFree(q));
-            must(cuMemFreeAsync(r, streams[i]));
-        }
-        if (round % 32 == 0) must(cuCtxSynchronize());
-    }
-    must(cuCtxSynchronize());
-}
-
-static void say_warm(void) {
-    CUcontext other;
-    const CUstream streams[] = {stream_new(), CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, stream_new()};
-    must(cuDevicePrimaryCtxRetain(&other, 1));
-    make_rounds(streams, 1000);
-    sim_reset_calls();
-    make_rounds(streams, 1000);
-    printf("events: %llu created, %d recorded on streams\n", (unsigned long long)sim_calls("cuEventCreate"),
-           sim_calls("cuEventRecord") > 0);
-    printf("contexts' events: %d\n", sim_calls("cuCtxRecordEvent") > 0);
-    printf("segments: %d\n", (int)(sim_calls("cuMemAlloc") + sim_calls("cuMemAllocFromPoolAsync")));
 }
 
 /* ---- 64 streams used once each, then one ---- */
@@ -560,84 +352,6 @@ static void say_last_green(void) {
     SAY(cuMemFree(p));
 }
 
-/* ---- everything at once ---- */
-
-static _Atomic bool stop;
-static _Atomic unsigned rounds[3];
-
-static void use_noted(CUdeviceptr p, size_t bytes, CUstream stream) {
-    const struct sim_range range = {p, bytes, true};
-    must((CUresult)sim_launch(&(struct sim_kernel){.microseconds = 50, .ranges = &range, .range_count = 1}, stream));
-}
-
-/* Plain memory on a stream of its own, in the current context. */
-static void use_plain(CUstream stream, unsigned count) {
-    for (unsigned i = 0; i < count; i++) {
-        const size_t bytes = (size_t)512 << i % 8;
-        const CUdeviceptr p = take_plain(bytes);
-        must((CUresult)sim_block_allocated(p, bytes));
-        use_noted(p, bytes, stream);
-        must((CUresult)sim_block_freed(p));
-        must(cuMemFree(p));
-    }
-}
-
-static void use_ordered(CUstream stream, unsigned count) {
-    for (unsigned i = 0; i < count; i++) {
-        const size_t bytes = (size_t)512 << i % 8;
-        const CUdeviceptr p = take_noted(bytes, stream);
-        use_noted(p, bytes, stream);
-        release_noted(p, stream);
-    }
-}
-
-static void *with_plain_memory(void *number) {
-    must(cuCtxSetCurrent(primary));
-    CUstream stream = stream_new();
-    for (; !stop; rounds[(uintptr_t)number]++) use_plain(stream, 8);
-    return NULL;
-}
-
-static void *with_streams_that_end(void *number) {
-    must(cuCtxSetCurrent(primary));
-    for (; !stop; rounds[(uintptr_t)number]++) {
-        CUstream stream = stream_new();
-        use_ordered(stream, 8);
-        must(cuStreamDestroy(stream));
-        use_ordered(CU_STREAM_PER_THREAD, 8);
-        must(cuStreamSynchronize(CU_STREAM_PER_THREAD)); /* so that who waits for the context gets a turn */
-    }
-    return NULL;
-}
-
-static void *with_contexts_that_end(void *number) {
-    for (; !stop; rounds[(uintptr_t)number]++) {
-        CUcontext created;
-        must(cuCtxCreate(&created, NULL, 0, 0));
-        CUstream stream = stream_new();
-        use_plain(stream, 8);
-        use_ordered(stream, 8);
-        must(cuCtxSynchronize());
-        must(cuCtxDestroy(created));
-    }
-    return NULL;
-}
-
-static void say_turmoil(void) {
-    void *(*const bodies[])(void *) = {with_plain_memory, with_streams_that_end, with_contexts_that_end};
-    pthread_t threads[3];
-    for (uintptr_t i = 0; i < 3; i++) pthread_create(&threads[i], NULL, bodies[i], (void *)i);
-    for (int ms = 0; ms < 20000; ms += 10) {
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
-        if (rounds[0] > 60 && rounds[1] > 60 && rounds[2] > 60) break;
-    }
-    stop = true;
-    for (unsigned i = 0; i < 3; i++) pthread_join(threads[i], NULL);
-    for (unsigned i = 0; i < 3; i++)
-        if (rounds[i] <= 60) printf("thread %u made %u rounds only\n", i, rounds[i]);
-    say_races();
-}
-
 /* ---- an old driver ---- */
 
 /* What such a driver has, and what its answers are. */
@@ -666,42 +380,17 @@ static void say_old(void) {
     SAY(cuStreamDestroy(stream));
 }
 
-int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        void (*say)(void);
-    } parts[] = {{"handle", say_seen_handle},
-                 {"unseen_handle", say_unseen_handle},
-                 {"unseen", say_unseen},
-                 {"free", say_free},
-                 {"free_in_order", say_free_in_order},
-                 {"steady", say_steady},
-                 {"steady_beside_a_kernel", say_steady_beside_a_kernel},
-                 {"own_steady", say_own_steady},
-                 {"own_steady_beside_a_kernel", say_own_steady_beside_a_kernel},
-                 {"round", say_round_alone},
-                 {"round_beside_a_kernel", say_round_beside_a_kernel},
-                 {"bound", say_bound},
-                 {"warm", say_warm},
-                 {"once", say_once},
-                 {"many_threads", say_many_threads},
-                 {"attributes", say_attributes},
-                 {"fork", say_fork},
-                 {"created", say_created},
-                 {"green", say_green},
-                 {"last_green", say_last_green},
-                 {"turmoil", say_turmoil},
-                 {"old", say_old}};
-    setvbuf(stdout, NULL, _IONBF, 0);
-    for (size_t i = 0; argc >= 2 && i < sizeof parts / sizeof parts[0]; i++) {
-        if (strcmp(argv[1], parts[i].name) != 0) continue;
-        must(cuInit(0));
-        must(cuDevicePrimaryCtxRetain(&primary, 0));
-        must(cuCtxSetCurrent(primary));
-        parts[i].say();
-        if (argc == 3) wait_for_reader();
-        sim_release_kernels();
-        return 0;
-    }
-    return 2;
-}
+static const struct guest_part parts[] = {{"handle", say_seen_handle},
+                                          {"unseen_handle", say_unseen_handle},
+                                          {"unseen", say_unseen},
+                                          {"free", say_free},
+                                          {"free_in_order", say_free_in_order},
+                                          {"once", say_once},
+                                          {"many_threads", say_many_threads},
+                                          {"attributes", say_attributes},
+                                          {"fork", say_fork},
+                                          {"created", say_created},
+                                          {"green", say_green},
+                                          {"last_green", say_last_green},
+                                          {"old", say_old}};
+GUEST_MAIN(parts)
