@@ -166,7 +166,7 @@ static size_t random_size(void) {
 }
 
 static void step_alloc(void) {
-    const size_t i = below(STREAMS);
+    const size_t i = below(8) ? below(STREAMS / 2) : below(STREAMS);
     const bool plain = below(4) == 0;
     const size_t bytes = random_size();
     uint64_t address = 0;
@@ -187,7 +187,8 @@ static void step_alloc(void) {
 
 static void step_free(void) {
     if (!judge.live_count) return;
-    const size_t at = below(judge.live_count), i = below(STREAMS);
+    const size_t at = below(judge.live_count);
+    const size_t i = STREAMS - 1 - (below(8) ? below(STREAMS / 2) : below(STREAMS)); /* mostly not where it came from */
     const struct range range = judge.live[at].range;
     const uint64_t recorded = judge.f.device.recorded;
     if (below(12)) {
