@@ -110,7 +110,8 @@ struct device_ops {
     /* Wait for all work of every live context of the process. Blocks. A code other than 0 proves nothing. */
     int (*synchronize_all)(void *self);
 
-    /* Is `context` the only live one? Cannot block. */
+    /* Is there no other live context whose work may use the memory of `context`: none on its device, and none on a
+     * device that was given access? Cannot block. */
     bool (*context_alone)(void *self, struct device_context context);
 
     /* Which stream is it? 0, or the driver's answer for a handle that is none. Must not be called for a stream that
@@ -121,6 +122,10 @@ struct device_ops {
      * those comes after what was before it on any of them, as for the driver's own stream-ordered calls. Does not
      * block. */
     int (*stream_touch)(void *self, struct device_context context, struct device_stream stream);
+
+    /* Free on a stream that captures what is no allocation of a graph: the driver's refusal, with what that does to the
+     * capture. Nothing is freed. */
+    int (*free_captured)(void *self, struct device_stream stream, uint64_t address);
 
     /* DEVICE_OK: it does not capture. DEVICE_NOT_READY: it does. Else the driver's answer (906: the legacy stream,
      * while another captures). Cannot block, harms no capture. */
@@ -137,9 +142,10 @@ struct device_ops {
     /* Can fence_record be done at all? Cannot block. */
     bool (*fences_supported)(void *self);
 
-    /* Is it passed? DEVICE_OK, DEVICE_NOT_READY, or a failure: then it will never prove anything. The work of a context
+    /* Has all work before it ended that may use memory of the device `ordinal` (−1: all work)? DEVICE_OK,
+     * DEVICE_NOT_READY, or a failure: then it will never prove anything. The work of a context
      * that is gone counts as ended. One thread at a time asks about one fence. Cannot block, harms no capture. */
-    int (*fence_query)(void *self, struct device_fence *fence);
+    int (*fence_query)(void *self, struct device_fence *fence, int ordinal);
     void (*fence_drop)(void *self, struct device_fence *fence);
 
     /* Fill [address, address + bytes) with a byte's value, and wait until that has happened. `stream`: what the fill

@@ -48,6 +48,7 @@
     X(memory_fill, "cuMemsetD8Async", false, (CUdeviceptr, unsigned char, size_t, CUstream))                     \
     X(device_get_memory_pool, "cuDeviceGetMemPool", false, (CUmemoryPool *, CUdevice))                           \
     X(memory_alloc_from_pool, "cuMemAllocFromPoolAsync", false, (CUdeviceptr *, size_t, CUmemoryPool, CUstream)) \
+    X(memory_free_async, "cuMemFreeAsync", false, (CUdeviceptr, CUstream))                                       \
     X(memory_pool_get_attribute, "cuMemPoolGetAttribute", false, (CUmemoryPool, CUmemPool_attribute, void *))    \
     X(memory_pool_trim, "cuMemPoolTrimTo", false, (CUmemoryPool, size_t))
 
@@ -86,6 +87,7 @@ struct device_driver {
     unsigned users, closing; /* closing: contexts that are ending */
     _Atomic unsigned live_count;
     uint64_t next_serial;
+    _Atomic uint64_t reached_by[64]; /* for each device, the others that were given access to its memory: a bit each */
 
     /* Streams whose creation was seen. */
     pthread_mutex_t streams_lock;
@@ -114,6 +116,13 @@ bool device_driver_context_known(struct device_driver *driver, struct device_con
  * call: whether it is gone. */
 void device_driver_context_closing(struct device_driver *driver, const void *handle);
 void device_driver_context_settled(struct device_driver *driver, const void *handle, bool gone);
+
+/* Work on the device `user` was given access to memory of the device `owner` (−1: of all). Taken back never: work from
+ * before may go on. */
+void device_driver_access_given(struct device_driver *driver, int owner, int user);
+
+/* The device of a known context, −1 of another. */
+int device_driver_context_ordinal(struct device_driver *driver, const void *handle);
 
 /* Was its creation seen, and not its end? */
 bool device_driver_context_created(struct device_driver *driver, const void *handle);

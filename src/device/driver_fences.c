@@ -180,6 +180,14 @@ bool device_driver_context_green(struct device_driver *driver, const void *handl
     return green;
 }
 
+int device_driver_context_ordinal(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    const struct live_context *live = find(driver, handle);
+    const int ordinal = live ? live->context.ordinal : -1;
+    pthread_mutex_unlock(&driver->live_lock);
+    return ordinal;
+}
+
 uint64_t device_driver_context_serial(struct device_driver *driver, const void *handle) {
     pthread_mutex_lock(&driver->live_lock);
     const struct live_context *live = find(driver, handle);
@@ -188,9 +196,30 @@ uint64_t device_driver_context_serial(struct device_driver *driver, const void *
     return serial;
 }
 
+void device_driver_access_given(struct device_driver *driver, int owner, int user) {
+    if (user < 0 || user >= 64) return;
+    for (int i = 0; i < 64; i++)
+        if (owner < 0 || owner == i) atomic_fetch_or(&driver->reached_by[i], (uint64_t)1 << user);
+}
+
+/* May work of a context on the device `user` use memory of `owner`? */
+static bool reaches(const struct device_driver *driver, int user, int owner) {
+    if (user == owner || owner < 0) return true;
+    if (user < 0 || user >= 64 || owner >= 64) return true;
+    return atomic_load(&driver->reached_by[owner]) >> user & 1;
+}
+
 static bool context_alone(void *self, struct device_context context) {
-    (void)context; /* it is known, since it has a pool */
-    return atomic_load_explicit(&driver_of(self)->live_count, memory_order_acquire) <= 1;
+    struct device_driver *driver = driver_of(self);
+    /* The one itself is known, since it has a pool. */
+    if (atomic_load_explicit(&driver->live_count, memory_order_acquire) <= 1) return true;
+    bool alone = true;
+    pthread_mutex_lock(&driver->live_lock);
+    for (const struct live_context *live = driver->live; live && alone; live = live->next)
+        alone = live->context.handle == context.handle || live->kind == LIVE_GREEN ||
+                !reaches(driver, live->context.ordinal, context.ordinal);
+    pthread_mutex_unlock(&driver->live_lock);
+    return alone;
 }
 
 static bool knows_primary(struct device_driver *driver, int ordinal) {
@@ -386,18 +415,20 @@ static int stream_touch(void *self, struct device_context context, struct device
     return result == DEVICE_NOT_READY ? DEVICE_OK : result;
 }
 
-static int fence_query(void *self, struct device_fence *fence) {
+static int fence_query(void *self, struct device_fence *fence, int ordinal) {
     struct device_driver *driver = driver_of(self);
-    bool ends = false;
+    bool ends = false, asks = false;
     pthread_mutex_lock(&driver->live_lock);
     for (unsigned i = 0; i < fence->count; i++) {
         struct fence_part *part = &fence->parts[i];
         if (part->context->gone) part->passed = true;
-        ends |= !part->passed && part->context->closing;
+        asks |= !part->passed;
+        ends |= !part->passed && part->context->closing && reaches(driver, part->context->context.ordinal, ordinal);
     }
-    if (!ends) driver->users++;
+    if (asks && !ends) driver->users++;
     pthread_mutex_unlock(&driver->live_lock);
     if (ends) return DEVICE_NOT_READY;
+    if (!asks) return DEVICE_OK;
 
     /* A question about an event is refused in a capture's mode, and would break the capture. */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -406,7 +437,7 @@ static int fence_query(void *self, struct device_fence *fence) {
     int result = DEVICE_OK;
     for (unsigned i = 0; i < fence->count && result == DEVICE_OK; i++) {
         struct fence_part *part = &fence->parts[i];
-        if (part->passed) continue;
+        if (part->passed || !reaches(driver, part->context->context.ordinal, ordinal)) continue;
         result = (int)driver->call.event_query(part->event->event);
         part->passed = result == DEVICE_OK;
     }

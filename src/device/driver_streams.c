@@ -157,6 +157,15 @@ static int stream_identify(void *self, struct device_stream stream, struct devic
     return DEVICE_OK;
 }
 
+/* The address itself may begin a segment: one beside it is no allocation of anybody. */
+static int free_captured(void *self, struct device_stream stream, uint64_t address) {
+    const struct device_driver *driver = driver_of(self);
+    if (!driver->call.memory_free_async) return DEVICE_INVALID_VALUE;
+    const CUresult result =
+        driver->call.memory_free_async((CUdeviceptr)address + 1, device_driver_stream_handle(stream));
+    return result == CUDA_SUCCESS ? DEVICE_INVALID_VALUE : (int)result;
+}
+
 static int stream_capturing(void *self, struct device_stream stream) {
     struct device_driver *driver = driver_of(self);
     if (!driver->call.stream_is_capturing) return DEVICE_OK;
@@ -169,5 +178,6 @@ static int stream_capturing(void *self, struct device_stream stream) {
 void device_streams_bind(struct device_driver *driver) {
     pthread_mutex_init(&driver->streams_lock, NULL);
     driver->ops.stream_identify = stream_identify;
+    driver->ops.free_captured = free_captured;
     driver->ops.stream_capturing = stream_capturing;
 }

@@ -120,6 +120,13 @@ static int stream_touch(void *self, struct device_context context, struct device
     return DEVICE_OK;
 }
 
+static int free_captured(void *self, struct device_stream stream, uint64_t address) {
+    (void)self;
+    (void)stream;
+    (void)address;
+    return DEVICE_INVALID_VALUE;
+}
+
 static int stream_capturing(void *self, struct device_stream stream) {
     (void)self;
     (void)stream;
@@ -243,6 +250,7 @@ bool runtime_only_bind(struct runtime_only *runtime, void *(*lookup)(void *arg, 
         .context_alone = context_alone,
         .stream_identify = stream_identify,
         .stream_touch = stream_touch,
+        .free_captured = free_captured,
         .stream_capturing = stream_capturing,
         .fences_supported = fences_supported,
         .fence_record = fence_record,

@@ -43,6 +43,17 @@ CUresult entry_cuCtxFromGreenCtx(CUcontext *context, void *green) {
     return known(REAL(cuCtxFromGreenCtx)(context, green), context, -1, LIVE_GREEN);
 }
 
+/* Work of the current context's device may use memory of the other's from now on. */
+CUresult entry_cuCtxEnablePeerAccess(CUcontext context, unsigned int flags) {
+    if (!symbols_driver() || !REAL(cuCtxEnablePeerAccess)) return PROCESS_NO_DRIVER;
+    const CUresult result = REAL(cuCtxEnablePeerAccess)(context, flags);
+    struct device_context current;
+    if (result == CUDA_SUCCESS && process_pool() && process_context(&current) == DEVICE_OK)
+        device_driver_access_given(process_driver(), device_driver_context_ordinal(process_driver(), context),
+                                   current.ordinal);
+    return result;
+}
+
 /* ---- ends ---- */
 
 typedef CUresult(CUDAAPI *end_device_function)(CUdevice);

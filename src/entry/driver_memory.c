@@ -3,6 +3,7 @@
  * The driver door for memory: cuMemAlloc, cuMemFree and their stream-ordered siblings. What is in none of our segments
  * is the driver's; what is in one is never forwarded.
  */
+#include "entry/captures.h"
 #include "entry/mark.h"
 #include "entry/process.h"
 #include "stats/writer.h"
@@ -29,7 +30,13 @@ CUresult entry_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
     } else if (!pool) {
         stats_pass(process_pass_reason());
     }
-    return symbols_driver() ? REAL(cuMemAlloc_v2)(out, bytes) : PROCESS_NO_DRIVER;
+    if (!symbols_driver()) return PROCESS_NO_DRIVER;
+    const CUresult result = REAL(cuMemAlloc_v2)(out, bytes);
+    uint64_t address;
+    if (ENTRY_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !pool || !captures_any()) return result;
+    if (pool_alloc_cached(pool, bytes, door_of(mark), &address) != DEVICE_OK) return result;
+    *out = (CUdeviceptr)address;
+    return CUDA_SUCCESS;
 }
 
 CUresult entry_cuMemFree_v2(CUdeviceptr address) {

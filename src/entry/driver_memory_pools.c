@@ -2,6 +2,7 @@
  *
  * The driver door for memory pools: which one a device's stream-ordered segments come from, and its trimming and end.
  */
+#include "device/driver.h"
 #include "entry/process.h"
 
 static CUresult set(CUresult result) {
@@ -18,6 +19,16 @@ CUresult entry_cuDeviceSetMemPool(CUdevice device, CUmemoryPool memory_pool) {
 CUresult entry_cuMemSetMemPool(void *location, int type, CUmemoryPool memory_pool) {
     if (!symbols_driver() || !REAL(cuMemSetMemPool)) return PROCESS_NO_DRIVER;
     return set(REAL(cuMemSetMemPool)(location, type, memory_pool));
+}
+
+CUresult entry_cuMemPoolSetAccess(CUmemoryPool memory_pool, const CUmemAccessDesc *access, size_t count) {
+    if (!symbols_driver() || !REAL(cuMemPoolSetAccess)) return PROCESS_NO_DRIVER;
+    const CUresult result = REAL(cuMemPoolSetAccess)(memory_pool, access, count);
+    if (result != CUDA_SUCCESS || !process_pool()) return result;
+    for (size_t i = 0; i < count; i++)
+        if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+            device_driver_access_given(process_driver(), -1, access[i].location.id);
+    return result;
 }
 
 /* What we hold of it and nobody uses goes first, so that the driver finds it free. */

@@ -115,17 +115,18 @@
     X(cuCtxCreate_v4, "cuCtxCreate", 12050, ENTRY_LEGACY,                                                            \
       (CUcontext * context, void *parameters, unsigned int flags, CUdevice device))
 
-#define ENTRY_CONTEXT_HOOKS(X)                                                                           \
-    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, ENTRY_LEGACY,                          \
-      (CUcontext * context, CUdevice device))                                                            \
-    X(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ENTRY_LEGACY, (CUcontext * context, void *green))   \
-    X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, ENTRY_LEGACY, (CUdevice device))         \
-    X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, ENTRY_LEGACY, (CUdevice device))     \
-    X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, ENTRY_LEGACY, (CUdevice device))     \
-    X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, ENTRY_LEGACY, (CUdevice device)) \
-    X(cuCtxDestroy, "cuCtxDestroy", 2000, ENTRY_LEGACY, (CUcontext context))                             \
-    X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, ENTRY_LEGACY, (CUcontext context))                          \
-    X(cuCtxDetach, "cuCtxDetach", 2000, ENTRY_LEGACY, (CUcontext context))                               \
+#define ENTRY_CONTEXT_HOOKS(X)                                                                                     \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, ENTRY_LEGACY,                                    \
+      (CUcontext * context, CUdevice device))                                                                      \
+    X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, ENTRY_LEGACY, (CUcontext context, unsigned int flags)) \
+    X(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ENTRY_LEGACY, (CUcontext * context, void *green))             \
+    X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, ENTRY_LEGACY, (CUdevice device))                   \
+    X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, ENTRY_LEGACY, (CUdevice device))               \
+    X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, ENTRY_LEGACY, (CUdevice device))               \
+    X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, ENTRY_LEGACY, (CUdevice device))           \
+    X(cuCtxDestroy, "cuCtxDestroy", 2000, ENTRY_LEGACY, (CUcontext context))                                       \
+    X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, ENTRY_LEGACY, (CUcontext context))                                    \
+    X(cuCtxDetach, "cuCtxDetach", 2000, ENTRY_LEGACY, (CUcontext context))                                         \
     X(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, ENTRY_LEGACY, (void *context))
 
 #define ENTRY_CAPTURE_HOOKS(X)                                                                           \
@@ -151,6 +152,8 @@
 #define ENTRY_MEMORY_POOL_HOOKS(X)                                                                                   \
     X(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, ENTRY_LEGACY, (CUdevice device, CUmemoryPool memory_pool))    \
     X(cuMemSetMemPool, "cuMemSetMemPool", 13000, ENTRY_LEGACY, (void *location, int type, CUmemoryPool memory_pool)) \
+    X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, ENTRY_LEGACY,                                                 \
+      (CUmemoryPool memory_pool, const CUmemAccessDesc *access, size_t count))                                       \
     X(cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, ENTRY_LEGACY, (CUmemoryPool memory_pool, size_t keep_bytes))        \
     X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, ENTRY_LEGACY, (CUmemoryPool memory_pool))
 

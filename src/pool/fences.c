@@ -27,9 +27,13 @@ void fences_destroy(struct pool_system *system) {
     pthread_mutex_destroy(&fences->lock);
 }
 
+static void raise_to(_Atomic uint64_t *passed, uint64_t batch) {
+    uint64_t before = atomic_load(passed);
+    while (before < batch && !atomic_compare_exchange_weak(passed, &before, batch)) continue;
+}
+
 void fences_prove(struct fences *fences, uint64_t batch) {
-    uint64_t passed = atomic_load(&fences->passed);
-    while (passed < batch && !atomic_compare_exchange_weak(&fences->passed, &passed, batch)) continue;
+    raise_to(&fences->passed, batch);
 }
 
 static void count_fence(struct pool *pool, bool for_miss) {
@@ -47,13 +51,18 @@ bool fences_close(struct pool *pool, bool for_miss) {
     if (atomic_load_explicit(&fences->unsupported, memory_order_relaxed) || !capture_record_begin(system)) return false;
 
     pthread_mutex_lock(&fences->lock);
-    bool begun = !fences->recording && fences->count < FENCES_MOST;
+    /* Where too many have not passed, the last one gives way to this, which proves as much. */
+    const bool full = fences->count == FENCES_MOST;
+    bool begun = !fences->recording && !(full && fences->asking);
+    struct device_fence *replaced = NULL;
     if (begun) fences->recording = true;
+    if (begun && full) replaced = fences->queue[(fences->first + --fences->count) % FENCES_MOST].fence;
     pthread_mutex_unlock(&fences->lock);
     if (!begun) {
         capture_record_end(system);
         return false;
     }
+    if (replaced) system->ops->fence_drop(system->ops->self, replaced);
 
     const uint64_t batch = fences_seal(fences);
     struct device_fence *fence = NULL;
@@ -66,6 +75,9 @@ bool fences_close(struct pool *pool, bool for_miss) {
         fences->queue[at].fence = fence;
         fences->queue[at].batch = batch;
         atomic_store_explicit(&fences->marked, batch, memory_order_release);
+    } else if (replaced) {
+        const unsigned last = (fences->first + fences->count - 1) % FENCES_MOST;
+        atomic_store_explicit(&fences->marked, fences->queue[last].batch, memory_order_release);
     }
     pthread_mutex_unlock(&fences->lock);
     capture_record_end(system);
@@ -79,9 +91,10 @@ bool fences_close(struct pool *pool, bool for_miss) {
 }
 
 /* A fence that cannot be asked about proves nothing: what is not proved yet is taken out of circulation for good. */
-static void retire_batches(struct pool_system *system, uint64_t batch, int code) {
+static void retire_batches(struct pool_system *system, const struct device_state *device, uint64_t batch, int code) {
     uint64_t bytes = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
         pthread_mutex_lock(&pool->lock);
         figures_begin(pool);
         streams_reclaim(pool);
@@ -95,48 +108,54 @@ static void retire_batches(struct pool_system *system, uint64_t batch, int code)
              code, (unsigned long long)bytes);
 }
 
-/* The oldest fence, for one thread to ask about; NULL when there is none, or another does. */
-static struct device_fence *take_oldest(struct fences *fences, uint64_t *batch) {
-    struct device_fence *fence = NULL;
+/* The queue as it is, for one thread to ask about; 0 when it is empty, or another does. */
+static unsigned take_queue(struct fences *fences, struct queued_fence *queue) {
+    unsigned count = 0;
     pthread_mutex_lock(&fences->lock);
-    if (fences->count && !fences->asking) {
-        fences->asking = true;
-        fence = fences->queue[fences->first].fence;
-        *batch = fences->queue[fences->first].batch;
+    if (!fences->asking) {
+        for (; count < fences->count; count++) queue[count] = fences->queue[(fences->first + count) % FENCES_MOST];
+        fences->asking = count > 0;
     }
     pthread_mutex_unlock(&fences->lock);
-    return fence;
+    return count;
 }
 
-static void put_oldest(struct fences *fences, bool settled) {
+/* The first `dropped` are not asked about any more. */
+static void put_queue(struct fences *fences, unsigned dropped) {
     pthread_mutex_lock(&fences->lock);
     fences->asking = false;
-    if (settled) {
-        fences->first = (fences->first + 1) % FENCES_MOST;
-        fences->count--;
-    }
+    fences->first = (fences->first + dropped) % FENCES_MOST;
+    fences->count -= dropped;
     pthread_mutex_unlock(&fences->lock);
 }
 
-bool fences_poll(struct pool_system *system) {
+bool fences_poll(struct pool_system *system, struct device_state *device) {
     struct fences *fences = &system->fences;
     const struct device_ops *ops = system->ops;
+    struct queued_fence queue[FENCES_MOST];
+    const unsigned count = take_queue(fences, queue);
     bool passed = false;
-    for (;;) {
-        uint64_t batch;
-        struct device_fence *fence = take_oldest(fences, &batch);
-        if (!fence) return passed;
-        const int code = ops->fence_query(ops->self, fence);
+    for (unsigned i = 0; i < count; i++) {
+        if (queue[i].batch <= atomic_load(&device->passed)) continue;
+        const int code = ops->fence_query(ops->self, queue[i].fence, device->ordinal);
+        if (code == DEVICE_NOT_READY) break;
         if (code == DEVICE_OK) {
-            fences_prove(fences, batch);
+            raise_to(&device->passed, queue[i].batch);
             passed = true;
-        } else if (code != DEVICE_NOT_READY) {
-            retire_batches(system, batch, code);
+        } else {
+            retire_batches(system, device, queue[i].batch, code);
         }
-        put_oldest(fences, code != DEVICE_NOT_READY);
-        if (code == DEVICE_NOT_READY) return passed;
-        ops->fence_drop(ops->self, fence);
     }
+    /* A fence goes when it has nothing to tell any device. */
+    unsigned dropped = 0;
+    for (; dropped < count; dropped++) {
+        const int code = ops->fence_query(ops->self, queue[dropped].fence, -1);
+        if (code == DEVICE_NOT_READY) break;
+        if (code == DEVICE_OK) fences_prove(fences, queue[dropped].batch);
+    }
+    if (count) put_queue(fences, dropped);
+    for (unsigned i = 0; i < dropped; i++) ops->fence_drop(ops->self, queue[i].fence);
+    return passed;
 }
 
 bool fences_settle(struct pool *pool) {

@@ -196,7 +196,7 @@ struct fences {
     atomic_bool unsupported;                       /* the device cannot record fences */
     _Atomic uint64_t records_begun, records_ended; /* capture.c */
     pthread_mutex_t lock;                          /* guards the rest */
-    struct {
+    struct queued_fence {
         struct device_fence *fence;
         uint64_t batch;
     } queue[FENCES_MOST]; /* a ring, oldest first */
@@ -204,6 +204,7 @@ struct fences {
     bool recording, asking; /* somebody is in the driver for it */
 };
 
+struct device_state;
 struct pool;
 struct pool_system;
 
@@ -212,9 +213,6 @@ void fences_init(struct pool_system *system);
 void fences_destroy(struct pool_system *system);
 static inline uint64_t fences_open_batch(const struct fences *fences) {
     return atomic_load(&fences->open);
-}
-static inline uint64_t fences_passed(const struct fences *fences) {
-    return atomic_load_explicit(&fences->passed, memory_order_acquire);
 }
 static inline uint64_t fences_marked(const struct fences *fences) {
     return atomic_load_explicit(&fences->marked, memory_order_acquire);
@@ -228,8 +226,8 @@ void fences_prove(struct fences *fences, uint64_t batch);
 /* Seal the open batch and record a fence; false when that has to wait (a capture, another recording, too many that have
  * not passed) or failed. `pool` counts it. No lock held. */
 bool fences_close(struct pool *pool, bool for_miss);
-/* Ask about the recorded fences. True when one has passed. No lock held. */
-bool fences_poll(struct pool_system *system);
+/* Ask about the recorded fences, for the blocks of a device. True when one has passed. No lock held. */
+bool fences_poll(struct pool_system *system, struct device_state *device);
 /* Wait for everything: all batches that are open or sealed now are proved. False when the wait failed or was not
  * possible. No lock held. */
 bool fences_settle(struct pool *pool);
@@ -241,11 +239,12 @@ struct stream_list {
     uint64_t id; /* of the stream; 0: the stream is gone, or the list unused */
     struct free_index *index;
     uint64_t bytes;
-    uint64_t oldest; /* no block is of an earlier batch */
-    uint64_t newest; /* none is of a later one */
-    uint64_t passed; /* blocks of batches up to it are idle, by a mark on the stream itself */
-    uint64_t marked; /* the last batch that a mark was recorded for */
-    unsigned joined; /* frees since then */
+    uint64_t oldest;       /* no block is of an earlier batch */
+    uint64_t newest;       /* none is of a later one */
+    uint64_t passed;       /* blocks of batches up to it are idle, by a mark on the stream itself */
+    uint64_t marked;       /* the last batch that a mark was recorded for */
+    unsigned joined;       /* frees since then */
+    uint64_t joined_bytes; /* bytes of them */
     uint16_t number, cell;
     bool recordable;           /* a thread other than the freeing one may record on the stream */
     bool busy;                 /* somebody is in the driver with its mark or its stream */
@@ -320,7 +319,8 @@ struct device_state {
                           the driver */
     uint64_t total;    /* device memory, 0 when unknown */
     uint64_t largest;  /* most that one request may be: the memory, or what an address can be */
-    atomic_bool tight; /* growth has touched the headroom: what becomes free goes back until it is whole */
+    _Atomic uint64_t passed; /* all batches up to this one are proved for its blocks */
+    atomic_bool tight;       /* growth has touched the headroom: what becomes free goes back until it is whole */
     uint64_t max_split;
     struct device_info info;
     struct device_state *next; /* system->devices */
@@ -403,6 +403,13 @@ static inline struct stream_ref *streams_ref(struct pool_system *system, struct 
                          1))
         return ref;
     return streams_find_ref(system, stream, code);
+}
+
+/* All batches up to this one are proved for the pool's blocks. */
+static inline uint64_t fences_passed(const struct pool *pool) {
+    const uint64_t all = atomic_load_explicit(&pool->system->fences.passed, memory_order_acquire);
+    const uint64_t own = atomic_load_explicit(&pool->device->passed, memory_order_acquire);
+    return all > own ? all : own;
 }
 
 /* What a thread found last. */

@@ -27,6 +27,9 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
     pthread_mutex_init(&system->contexts_lock, NULL);
     pthread_mutex_init(&system->probes_lock, NULL);
     fences_init(system);
+    if (options->free_event && atomic_load(&system->fences.unsupported))
+        log_line(LOG_WARNING,
+                 "POOL_FREE=event needs cuCtxRecordEvent, which the driver lacks: cudaFree waits as with sync");
     /* Distinct for each system: threads remember their last context by it. */
     static _Atomic uint64_t systems;
     const uint64_t epoch = (atomic_fetch_add(&systems, 1) + 1) << 32;
@@ -128,7 +131,7 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
         *address = block->address;
         figures_begin(pool);
         figures_alloc(pool, block, !took_segment, door);
-        stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
+        if (took_segment) stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
         figures_end(pool);
     }
     pool_leave(pool);
@@ -199,6 +202,31 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
         return pass(POOLCUDA_PASS_closed_context);
     }
     return alloc_from(&request, NULL, door, began, address);
+}
+
+int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
+    void *context = NULL;
+    if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context) return POOL_PASS;
+    struct pool *pool = contexts_known_pool(system, context);
+    const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
+    if (!pool || !request.size) return POOL_PASS;
+    int code = DEVICE_OUT_OF_MEMORY;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->status == POOL_OPEN) {
+        figures_begin(pool);
+        streams_reclaim(pool);
+        struct block *block = heap_take(pool, NULL, request.size, true);
+        if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
+        if (block) {
+            *address = block->address;
+            figures_alloc(pool, block, true, door);
+            code = DEVICE_OK;
+        }
+        figures_end(pool);
+        if (block) return alloc_done(&request, block, door);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return code;
 }
 
 /* May the pool serve the stream while something captures in the process? */
@@ -355,7 +383,7 @@ static void COLD wait_for_frees(struct pool *pool) {
 static void COLD clear_up(struct pool *pool, struct aftermath after) {
     struct pool_system *system = pool->system;
     if (after.close) {
-        fences_poll(system); /* so that there is room for another */
+        fences_poll(system, pool->device); /* so that there is room for another */
         fences_close(pool, false);
     }
     if (after.wait) wait_for_frees(pool);
@@ -500,7 +528,9 @@ static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct devi
 
 /* Is it time for a mark on the stream? Where it is the only one, nobody else wants its blocks. Under pool->lock. */
 static inline bool wants_mark(const struct pool *pool, const struct stream_list *list) {
-    return list->joined >= FENCE_FREES && pool->list_count > 2 && !list->busy && !list->mark;
+    /* Of a default stream nobody else could make it, so more of them are made. */
+    const bool many = list->joined >= FENCE_FREES || (!list->recordable && list->joined_bytes >= GRANULE);
+    return many && pool->list_count > 2 && !list->busy && !list->mark;
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
@@ -511,7 +541,7 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         code = system->ops->stream_capturing(system->ops->self, stream);
         /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy
          * stream would have to wait for one, the driver refuses a wait as it would the free. */
-        if (code == DEVICE_NOT_READY) return DEVICE_INVALID_VALUE;
+        if (code == DEVICE_NOT_READY) return system->ops->free_captured(system->ops->self, stream, address);
         if (code != DEVICE_OK) code = system->ops->stream_synchronize(system->ops->self, pool->source.context, stream);
         if (code != DEVICE_OK) return code;
     }
@@ -532,8 +562,10 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
     const uint64_t batch = fences_open_batch(&system->fences);
     bool mark = false, round = false;
     if (__builtin_expect(list != NULL, 1)) {
+        const size_t bytes = block->size;
         heap_make_ordered(pool, block, list, batch);
         round = ++list->joined % FENCE_FREES == 0;
+        list->joined_bytes += bytes;
         mark = wants_mark(pool, list);
         figures_end_free(pool);
     } else {

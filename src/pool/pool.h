@@ -46,6 +46,10 @@ void pool_system_destroy(struct pool_system *system);
  * 0, NULL, no current context, a context that is not a primary one or is closed, and while a stream captures. */
 int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address);
 
+/* After the driver answered an allocation that was left to it, since a stream captures, that memory had run out: so it
+ * permits the call, and a block that is idle may serve it. Answers as pool_alloc. */
+int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address);
+
 /* The same in the order of `stream`, in its device's current memory pool: what was freed in the order of that stream
  * before is given out at once, what was freed elsewhere when it is proved idle. Waits for nothing, unless the next step
  * would be DEVICE_OUT_OF_MEMORY. POOL_PASS also for a stream that captures, one that cannot be told from others, one

@@ -150,6 +150,7 @@ struct stream_list *streams_find_list(struct pool *pool, const struct stream_ref
     list->id = identity->id;
     list->oldest = list->newest = list->passed = list->marked = 0;
     list->joined = 0;
+    list->joined_bytes = 0;
     list->cell = (uint16_t)figures_cell(pool, identity->id);
     list->recordable = identity->recordable;
     list->context = identity->context;
@@ -219,7 +220,7 @@ static unsigned reclaim_list(struct pool *pool, struct stream_list *list, uint64
 }
 
 bool streams_reclaim(struct pool *pool) {
-    const uint64_t passed = fences_passed(&pool->system->fences);
+    const uint64_t passed = fences_passed(pool);
     uint64_t moved = 0;
     while (pool->waiting && pool->waiting->batch <= passed) {
         heap_make_idle(pool, heap_pop_waiting(pool));
@@ -254,6 +255,7 @@ bool streams_mark(struct pool *pool, struct stream_list *list) {
     }
     list->busy = true;
     list->joined = 0;
+    list->joined_bytes = 0;
     const struct device_context context = list->context;
     const struct device_stream stream = list->stream;
     const uint64_t batch = fences_seal(&system->fences);
@@ -282,7 +284,7 @@ static bool poll_list(struct pool *pool, struct stream_list *list) {
     list->busy = true;
     struct device_fence *mark = list->mark;
     pthread_mutex_unlock(&pool->lock);
-    const int code = ops->fence_query(ops->self, mark);
+    const int code = ops->fence_query(ops->self, mark, -1);
     pthread_mutex_lock(&pool->lock);
     if (code != DEVICE_NOT_READY) list->mark = NULL;
     if (code == DEVICE_OK && list->passed < list->mark_batch) list->passed = list->mark_batch;
@@ -339,16 +341,16 @@ static bool record_marks(struct pool *pool, uint64_t own, bool *fence) {
 
 bool streams_prove(struct pool *pool, uint64_t own, bool record) {
     streams_poll(pool);
-    fences_poll(pool->system);
-    bool moved = reclaim(pool);
-    if (moved || !record) return moved;
+    fences_poll(pool->system, pool->device);
+    const bool moved = reclaim(pool);
+    if (!record) return moved;
     bool fence;
     bool recorded = record_marks(pool, own, &fence);
     if (fence) recorded |= fences_close(pool, true);
-    if (!recorded) return false;
+    if (!recorded) return moved;
     streams_poll(pool);
-    fences_poll(pool->system);
-    return reclaim(pool);
+    fences_poll(pool->system, pool->device);
+    return reclaim(pool) || moved;
 }
 
 /* ---- the end of streams ---- */

@@ -19,7 +19,7 @@ static struct device_fence *must_record(void) {
 }
 
 static int query(struct device_fence *fence) {
-    return ops->fence_query(ops->self, fence);
+    return ops->fence_query(ops->self, fence, -1);
 }
 
 static void drop(struct device_fence *fence) {

@@ -158,6 +158,13 @@ static int stream_touch(void *self, struct device_context context, struct device
     return fake->touch_fails_with;
 }
 
+static int free_captured(void *self, struct device_stream stream, uint64_t address) {
+    (void)self;
+    (void)stream;
+    (void)address;
+    return DEVICE_INVALID_VALUE;
+}
+
 static int stream_capturing(void *self, struct device_stream stream) {
     const struct fake_device *fake = self;
     return fake->capturing && fake->capturing == stream.handle ? DEVICE_NOT_READY : DEVICE_OK;
@@ -202,11 +209,12 @@ static int fence_record_stream(void *self, struct device_context context, struct
     return code;
 }
 
-static int fence_query(void *self, struct device_fence *fence) {
+static int fence_query(void *self, struct device_fence *fence, int ordinal) {
     struct fake_device *fake = self;
     __atomic_fetch_add(&fake->queries, 1, __ATOMIC_RELAXED);
     if (fake->during_query) fake->during_query(fake->during_arg);
     if (fake->query_fails_with) return fake->query_fails_with;
+    if (fake->busy_elsewhere && ordinal < 0) return DEVICE_NOT_READY;
     return fake->passes_at_once || fence->number <= __atomic_load_n(&fake->passed, __ATOMIC_SEQ_CST) ? DEVICE_OK
                                                                                                      : DEVICE_NOT_READY;
 }
@@ -274,6 +282,7 @@ void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
                 .context_alone = context_alone,
                 .stream_identify = stream_identify,
                 .stream_touch = stream_touch,
+                .free_captured = free_captured,
                 .stream_capturing = stream_capturing,
                 .fences_supported = fences_supported,
                 .fence_record = fence_record,

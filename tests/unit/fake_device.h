@@ -46,6 +46,7 @@ struct fake_device {
 
     /* Marks, passed when the test says so: those up to this number. Recording gives them numbers from 1. */
     uint64_t recorded, passed;
+    bool busy_elsewhere; /* work of another device never ends */
     bool passes_at_once; /* every mark, as on an idle device */
     unsigned fences, stream_marks, queries, drops, touches;
     void *marked, *marked_in;          /* the stream that was marked last, and its context */

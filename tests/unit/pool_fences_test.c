@@ -303,7 +303,26 @@ static void fences_that_do_not_pass_are_bounded(void **state) {
     fixture_end(&f);
 }
 
+static void the_work_of_another_device_holds_nothing_back(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, true);
+    f.device.passes_at_once = true;
+    f.device.busy_elsewhere = true;
+    for (unsigned round = 0; round < 200; round++) free_many(&f, 100, 64 * 1024);
+    assert_true(totals_of(&f, 0).reserved <= 64 * MIB_BYTES);
+    assert_true(f.device.recorded - f.device.drops <= 16);
+    assert_int_equal(f.device.synchronizes, 0);
+    f.device.busy_elsewhere = false;
+    must_alloc(&f, BIG);
+    must_free(&f, must_alloc(&f, BIG));
+    must_alloc(&f, 2 * BIG);
+    assert_true(f.device.recorded - f.device.drops <= 1);
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_work_of_another_device_holds_nothing_back),
     cmocka_unit_test(a_free_returns_at_once_and_its_block_waits),
     cmocka_unit_test(a_fence_proves_what_was_freed_before_it_only),
     cmocka_unit_test(a_free_during_the_recording_belongs_to_the_next_fence),

@@ -360,7 +360,7 @@ static void an_older_proof_takes_nothing_back(void **state) {
     struct fences fences = {0};
     fences_prove(&fences, 5);
     fences_prove(&fences, 3);
-    assert_int_equal(fences_passed(&fences), 5);
+    assert_int_equal(fences.passed, 5);
 }
 
 /* ---- ends ---- */
@@ -638,7 +638,7 @@ static void two_threads_do_not_ask_about_one_fence_at_once(void **state) {
     const unsigned queries = f.device.queries;
     must_alloc_on(&f, B, BIG);
     assert_true(other.done);
-    assert_int_equal(f.device.queries, queries + 1);
+    assert_int_equal(f.device.queries, queries + 2); /* for the device, and for all */
     fixture_end(&f);
 }
 
