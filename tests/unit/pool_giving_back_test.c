@@ -158,6 +158,31 @@ static void what_was_freed_by_cudafree_is_given_back_by_the_round(void **state) 
     end(&f);
 }
 
+static void headroom_is_made_whole_only_by_a_free_that_waits(void **state) {
+    (void)state;
+    for (unsigned waits = 0; waits < 2; waits++) {
+        struct fixture f;
+        struct pool_options options = fixture_options();
+        options.headroom_bytes = 100 * MIB_BYTES;
+        options.free_event = !waits;
+        begin_with(&f, 1000 * MIB_BYTES, options);
+        f.device.passes_at_once = true;
+        const uint64_t kept = must_alloc(&f, 4096), a = must_alloc(&f, 800 * MIB_BYTES),
+                       b = must_alloc(&f, 150 * MIB_BYTES);
+        f.device.passes_at_once = false;
+        must_free(&f, a);
+        must_free(&f, b);
+        if (!waits) {
+            pool_releasable(f.pool, 0);
+            pass_all(&f);
+            assert_int_equal(pool_releasable(f.pool, 0), 950 * MIB_BYTES);
+        }
+        must_free(&f, kept);
+        assert_int_equal(f.device.releases > 0, waits);
+        end(&f);
+    }
+}
+
 /* ---- the ladder ---- */
 
 /* Idle memory of both kinds: BIG each. */
@@ -182,9 +207,9 @@ static void who_may_not_wait_gives_plain_memory_back_last(void **state) {
         fill_with_idle(&f);
         const unsigned waits = f.device.synchronizes;
         if (plain)
-            must_alloc(&f, 26 * MIB_BYTES);
+            must_alloc(&f, 28 * MIB_BYTES);
         else
-            must_alloc_on(&f, A, 26 * MIB_BYTES);
+            must_alloc_on(&f, A, 28 * MIB_BYTES);
         assert_int_equal(f.device.releases, 1);
         const struct pool *kept = atomic_load(&f.pool->pools);
         while (kept->source.kind != SEGMENT_PLAIN) kept = kept->next;
@@ -543,6 +568,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_free_in_sixty_four_gives_back_what_was_freed_in_order),
     cmocka_unit_test(only_a_free_that_waits_gives_plain_memory_back),
     cmocka_unit_test(what_was_freed_by_cudafree_is_given_back_by_the_round),
+    cmocka_unit_test(headroom_is_made_whole_only_by_a_free_that_waits),
     cmocka_unit_test(who_may_not_wait_gives_plain_memory_back_last),
     cmocka_unit_test(in_need_plain_memory_goes_back_for_anybody),
     cmocka_unit_test(what_has_passed_is_not_waited_for_in_need),

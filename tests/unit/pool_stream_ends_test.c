@@ -116,6 +116,9 @@ static void a_list_that_is_used_again_is_the_new_streams(void **state) {
     fake_set_current(FAKE_CREATED, 0);
     for (unsigned i = 3; i < 5; i++) {
         leave_block(&f, STREAM(i));
+        const struct pool *pool = async_pool(&f);
+        const struct stream_list *list = streams_find(pool, (uint64_t)(uintptr_t)STREAM(i).handle);
+        assert_int_equal(pool->cells[list->cell]->stream, list->id);
         f.device.marked = f.device.marked_in = NULL;
         pool_stream_end(f.pool, STREAM(i).handle);
         assert_ptr_equal(f.device.marked, STREAM(i).handle);
@@ -209,7 +212,7 @@ static void a_list_whose_context_ends_does_not_change_hands(void **state) {
     fixture_end(&f);
 }
 
-static void after_a_reset_two_streams_have_two_lists(void **state) {
+static void after_a_reset_streams_have_lists_of_their_own(void **state) {
     (void)state;
     struct fixture f;
     begin(&f);
@@ -227,11 +230,11 @@ static void after_a_reset_two_streams_have_two_lists(void **state) {
     assert_pool_whole(&f);
     fake_reset(&f.device, 0, true);
     const unsigned marks = f.device.stream_marks;
-    const uint64_t a = must_alloc(&f, BIG), b = must_alloc(&f, BIG);
-    must_free_on(&f, A, a);
-    must_free_on(&f, B, b);
+    uint64_t blocks[3];
+    for (unsigned i = 0; i < 3; i++) blocks[i] = must_alloc(&f, BIG);
+    for (unsigned i = 0; i < 3; i++) must_free_on(&f, STREAM(i + 1), blocks[i]);
     must_alloc(&f, 2 * BIG);
-    assert_int_equal(f.device.stream_marks, marks + 2);
+    assert_int_equal(f.device.stream_marks, marks + 3);
     fixture_end(&f);
 }
 
@@ -509,10 +512,12 @@ static void a_list_that_was_left_behind_does_not_end_with_a_context(void **state
     f.device.passes_at_once = false;
     pool_streams_closing(f.pool, FAKE_PRIMARY(0));
     pool_streams_settled(f.pool, FAKE_PRIMARY(0), true);
-    const uint64_t a = leave_block(&f, STREAM(3));
-    assert_int_not_equal(leave_block(&f, STREAM(4)), a);
-    assert_int_not_equal(must_alloc_on(&f, STREAM(5), BIG), a);
-    assert_int_equal(must_alloc_on(&f, STREAM(3), BIG), a);
+    uint64_t blocks[3];
+    for (unsigned i = 0; i < 3; i++) {
+        blocks[i] = leave_block(&f, STREAM(3 + i));
+        for (unsigned k = 0; k < i; k++) assert_int_not_equal(blocks[i], blocks[k]);
+    }
+    for (unsigned i = 0; i < 3; i++) assert_int_equal(must_alloc_on(&f, STREAM(3 + i), BIG), blocks[i]);
     fixture_end(&f);
 }
 
@@ -685,6 +690,7 @@ static void a_context_ends_when_nobody_is_in_the_driver_with_its_streams(void **
     struct fixture f;
     begin(&f);
     leave_block(&f, A);
+    fake_set_current(FAKE_CREATED, 0); /* which stays */
     prepare(&f, close_streams, true);
     f.device.during_record = meanwhile;
     must_alloc_on(&f, B, BIG);
@@ -724,7 +730,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lists_that_streams_left_behind_are_used_again),
     cmocka_unit_test(beyond_many_streams_an_empty_list_changes_hands),
     cmocka_unit_test(a_list_whose_context_ends_does_not_change_hands),
-    cmocka_unit_test(after_a_reset_two_streams_have_two_lists),
+    cmocka_unit_test(after_a_reset_streams_have_lists_of_their_own),
     cmocka_unit_test(one_mark_of_a_stream_is_under_way),
     cmocka_unit_test(a_stream_is_not_marked_for_itself_or_for_nothing),
     cmocka_unit_test(sixty_four_frees_later_a_stream_is_marked_again),
