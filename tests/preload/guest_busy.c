@@ -146,6 +146,9 @@ static void say_warm(void) {
     CUcontext other;
     const CUstream streams[] = {stream_new(), CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, stream_new()};
     must(cuDevicePrimaryCtxRetain(&other, 1));
+    must(cuCtxSetCurrent(other));
+    must(cuCtxEnablePeerAccess(primary, 0)); /* so that it counts */
+    must(cuCtxSetCurrent(primary));
     make_rounds(streams, 1000);
     sim_reset_calls();
     make_rounds(streams, 1000);
@@ -153,6 +156,28 @@ static void say_warm(void) {
            sim_calls("cuEventRecord") > 0);
     printf("contexts' events: %d\n", sim_calls("cuCtxRecordEvent") > 0);
     printf("segments: %d\n", (int)(sim_calls("cuMemAlloc") + sim_calls("cuMemAllocFromPoolAsync")));
+}
+
+/* ---- another device runs for long ---- */
+
+/* It has no access to this one's memory, so nothing waits for it. */
+static void say_other_device(void) {
+    CUcontext other;
+    CUstream busy;
+    must(cuDevicePrimaryCtxRetain(&other, 1));
+    must(cuCtxSetCurrent(other));
+    busy = stream_new();
+    must((CUresult)sim_launch(&endless, busy));
+    must(cuCtxSetCurrent(primary));
+    CUstream stream = stream_new();
+    for (int i = 0; i < 200; i++) {
+        must(cuMemFree(take_plain(8 * MIB)));
+        must(cuMemFreeAsync(take_plain(8 * MIB), stream));
+        must(cuMemFreeAsync(take(8 * MIB, CU_STREAM_LEGACY), CU_STREAM_LEGACY));
+        must(cuMemFree(take(8 * MIB, stream)));
+        must(cuCtxSynchronize());
+    }
+    printf("the other: %s\n", state_of(busy));
 }
 
 /* ---- everything at once ---- */
@@ -233,10 +258,14 @@ static void say_turmoil(void) {
     say_races();
 }
 
-static const struct guest_part parts[] = {
-    {"steady", say_steady},         {"steady_beside_a_kernel", say_steady_beside_a_kernel},
-    {"own_steady", say_own_steady}, {"own_steady_beside_a_kernel", say_own_steady_beside_a_kernel},
-    {"round", say_round_alone},     {"round_beside_a_kernel", say_round_beside_a_kernel},
-    {"bound", say_bound},           {"warm", say_warm},
-    {"turmoil", say_turmoil}};
+static const struct guest_part parts[] = {{"steady", say_steady},
+                                          {"steady_beside_a_kernel", say_steady_beside_a_kernel},
+                                          {"own_steady", say_own_steady},
+                                          {"own_steady_beside_a_kernel", say_own_steady_beside_a_kernel},
+                                          {"round", say_round_alone},
+                                          {"round_beside_a_kernel", say_round_beside_a_kernel},
+                                          {"bound", say_bound},
+                                          {"warm", say_warm},
+                                          {"other_device", say_other_device},
+                                          {"turmoil", say_turmoil}};
 GUEST_MAIN(parts)

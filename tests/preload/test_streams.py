@@ -11,7 +11,7 @@ OLDER = {"SIM_DRIVER_VERSION": "11080"}  # without cuStreamGetId
 OLDEST = {"SIM_DRIVER_VERSION": "11010"}  # without stream-ordered allocation
 
 
-BUSY = "steady", "own_steady", "round", "bound", "warm", "turmoil"
+BUSY = "steady", "own_steady", "round", "bound", "warm", "other_device", "turmoil"
 
 
 def guest_of(part):
@@ -102,6 +102,14 @@ def in_event_mode_what_waits_is_bounded():
     assert 128 * MIB < read["peak_waiting_bytes"] <= (256 + 8) * MIB, read
     assert read["peak_reserved_bytes"] <= (256 + 8 + 16) * MIB, read
     assert read["waits"] == 1 and read["fences"] >= 1, read
+
+
+@case
+def a_device_without_access_that_runs_for_long_strands_nothing():
+    for variables in {}, EVENT:
+        lines, read = figures_of("other_device", {"SIM_DEVICES": "2", **variables})
+        assert lines == ["the other: busy"], lines
+        assert read["peak_reserved_bytes"] <= 128 * MIB, (variables, read)
 
 
 @case
