@@ -124,6 +124,54 @@ static void a_stream_is_marked_in_its_own_context(void **state) {
     assert_null(mark);
 }
 
+static void work_of_a_device_without_access_is_not_asked_about(void **state) {
+    (void)state;
+    mock_begin(NULL);
+    know(4, LIVE_CREATED); /* of device 0 */
+    struct device_fence *fence = must_record();
+    assert_int_equal(ops->fence_query(ops->self, fence, 0), DEVICE_NOT_READY);
+    mock_complete(0);
+    assert_int_equal(ops->fence_query(ops->self, fence, 0), DEVICE_NOT_READY);
+    mock_complete(4);
+    assert_int_equal(ops->fence_query(ops->self, fence, 0), DEVICE_OK);
+    assert_int_equal(ops->fence_query(ops->self, fence, 1), DEVICE_NOT_READY);
+    assert_int_equal(query(fence), DEVICE_NOT_READY);
+
+    /* What was recorded before the access was given counts too. */
+    device_driver_access_given(&device, 0, 1);
+    assert_int_equal(ops->fence_query(ops->self, fence, 0), DEVICE_NOT_READY);
+    mock_complete(1);
+    assert_int_equal(ops->fence_query(ops->self, fence, 0), DEVICE_OK);
+    assert_int_equal(ops->fence_query(ops->self, fence, 1), DEVICE_OK);
+    assert_int_equal(query(fence), DEVICE_OK);
+    drop(fence);
+    /* Access has a direction, and there may be more devices than are told apart. */
+    fence = must_record();
+    mock_complete(1);
+    assert_int_equal(ops->fence_query(ops->self, fence, 1), DEVICE_OK);
+    device_driver_access_given(&device, -1, 0);
+    assert_int_equal(ops->fence_query(ops->self, fence, 1), DEVICE_NOT_READY);
+    assert_int_equal(ops->fence_query(ops->self, fence, 64), DEVICE_NOT_READY);
+    device_driver_access_given(&device, 0, 64);
+    device_driver_access_given(&device, 0, -1);
+    mock_complete(-1);
+    assert_int_equal(query(fence), DEVICE_OK);
+    drop(fence);
+}
+
+static void contexts_that_cannot_reach_it_leave_a_context_alone(void **state) {
+    (void)state;
+    mock_begin(NULL);
+    know(0, LIVE_PRIMARY);
+    know(1, LIVE_PRIMARY);
+    for (int i = 0; i < 2; i++) assert_true(ops->context_alone(ops->self, mock_context(i)));
+    device_driver_access_given(&device, 0, 1);
+    assert_false(ops->context_alone(ops->self, mock_context(0)));
+    assert_true(ops->context_alone(ops->self, mock_context(1)));
+    mock_end_context(1);
+    assert_true(ops->context_alone(ops->self, mock_context(0)));
+}
+
 static void a_driver_without_context_events_has_no_fences(void **state) {
     (void)state;
     struct device_fence *fence = NULL;
@@ -727,6 +775,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(primary_contexts_that_came_to_life_unseen_are_found),
     cmocka_unit_test(a_green_context_is_covered_by_its_primary_one),
     cmocka_unit_test(a_stream_is_marked_in_its_own_context),
+    cmocka_unit_test(work_of_a_device_without_access_is_not_asked_about),
+    cmocka_unit_test(contexts_that_cannot_reach_it_leave_a_context_alone),
     cmocka_unit_test(a_driver_without_context_events_has_no_fences),
     cmocka_unit_test(without_a_count_of_devices_what_is_known_is_covered),
     cmocka_unit_test(a_context_alone_is_known_as_such),
