@@ -51,8 +51,6 @@ static void add_pools(struct own_figures *figures, const char *segment, const st
     for (uint32_t i = 0; i < section->count; i++) {
         const struct poolcuda_pool *record = (const void *)(segment + section->offset + (uint64_t)i * section->stride);
         OWN_FIGURES_POOLS(ADD)
-        for (unsigned bucket = 0; bucket < POOLCUDA_LATENCY_BUCKETS; bucket++)
-            figures->searches += __atomic_load_n(&record->miss_ns[bucket], __ATOMIC_RELAXED);
     }
 }
 

@@ -28,7 +28,6 @@ struct own_figures {
     OWN_FIGURES_CELLS(OWN_FIGURES_FIELD)
     OWN_FIGURES_POOLS(OWN_FIGURES_FIELD)
 #undef OWN_FIGURES_FIELD
-    uint64_t searches;      /* allocations that no cached block served at once: most of them misses */
     uint64_t segment_bytes; /* of shared memory, for the figures themselves */
 };
 

@@ -213,7 +213,6 @@ static json_t *json_pool(const struct player_report *report) {
 #define SET(name) json_object_set_new(object, #name, json_integer((json_int_t)report->figures.name));
     OWN_FIGURES_CELLS(SET)
     OWN_FIGURES_POOLS(SET)
-    SET(searches)
 #undef SET
     return object;
 }

@@ -15,7 +15,6 @@ STREAMS, REPEATS = 8, 2
 # Way: the setting of POOL_FREE, the options of replay.
 WAYS = {"sync": ("sync", []), "event": ("event", []), "async": ("sync", ["--async"])}
 FREES_A_FENCE, BYTES_A_FENCE = 64, 256 << 20
-MEMORY_INFOS = 3  # that replay asks for, before its figures: each looks for memory that could be given back
 MIB = 1024 * 1024
 
 
@@ -56,8 +55,6 @@ def row(trace, way, reports):
                                            "peak_waiting_bytes", "peak_ordered_bytes")},
         "fences_of_most": max((pool["fences"] - pool["miss_fences"]) /
                               (pool["frees"] / FREES_A_FENCE + pool["freed_live_bytes"] / BYTES_A_FENCE) for pool in pools),
-        "miss_fences_of_most": max(pool["miss_fences"] / (pool["searches"] + pool["freed_live_bytes"] / BYTES_A_FENCE + MEMORY_INFOS)
-                                   for pool in pools),
         "events_created": max(report["events_created"]["first"] for report in reports),
         "events_created_later": max(report["events_created"]["later"] for report in reports),
     }
@@ -76,12 +73,9 @@ def measure_streams(build, runs):
 def bounds(rows):
     """name: (what it says, whether it holds, the worst)"""
     fences = max(row["fences_of_most"] for row in rows)
-    misses = max(row["miss_fences_of_most"] for row in rows)
     return {
         "fences": (f"fences at most one per {FREES_A_FENCE} frees or {BYTES_A_FENCE // MIB} MiB that wait", fences <= 1,
                    f"{fences:.2f} of that"),
-        "miss_fences": (f"fences before misses at most one per allocation that finds nothing, or {BYTES_A_FENCE // MIB} MiB that wait", misses <= 1,
-                        f"{misses:.2f} of that"),
     }
 
 

@@ -36,9 +36,9 @@ def every_trace_is_measured_in_every_way_and_every_bound_judged():
         expect_equal(row["extra_bytes"], row["peak_reserved_bytes"] - sync["peak_reserved_bytes"], str(row))
         if not row["peak_live_bytes"] <= row["peak_reserved_bytes"]:
             raise AssertionError(row)
-    expect_equal(sorted(report["bounds"]), ["async_ratio", "bytes_fixed", "bytes_per_block", "fences", "miss_fences", "ratio"],
+    expect_equal(sorted(report["bounds"]), ["async_ratio", "bytes_fixed", "bytes_per_block", "fences", "ratio"],
                  "bounds")
-    expect_equal([report["bounds"][name]["holds"] for name in ("fences", "miss_fences")], [True, True], str(report["bounds"]))
+    expect_equal(report["bounds"]["fences"]["holds"], True, str(report["bounds"]))
 
 
 @case

@@ -147,10 +147,10 @@ def bundled_traces_over_8_streams_keep_the_bounds_of_fences_and_waiting():
         expect_equal(report["stamps"], {"checked": allocations, "violated": 0, "overlaps": 0}, f"stamps: {what}")
         expect_equal((pool["allocs"], pool["frees"]), (allocations, allocations), f"on the pool: {what}")
         by_frees = pool["fences"] - pool["miss_fences"]
-        # At most one per 64 frees, or 256 MiB that wait; and one per allocation that found nothing at once, per 256 MiB
-        # again, where a free finds that too much waits, and per cudaMemGetInfo.
-        by_bytes = pool["freed_live_bytes"] / 2**28
-        most, most_for_misses = pool["frees"] / 64 + by_bytes, pool["searches"] + by_bytes + 3
+        # At most one per 64 frees, or 256 MiB that wait. Before a miss one, with which the miss comes or a block is proved;
+        # likewise where a free finds that too much waits, and in a cudaMemGetInfo.
+        most = pool["frees"] / 64 + pool["freed_live_bytes"] / 2**28
+        most_for_misses = pool["misses"] + pool["proved_blocks"] + 3
         if way == "event":
             if not 0 < by_frees <= most or pool["miss_fences"] > most_for_misses:
                 raise AssertionError(f"{what}: {by_frees} fences, at most {most}; for misses at most {most_for_misses}: {pool}")
