@@ -209,8 +209,24 @@ static bool context_created(void *self, struct device_context context) {
     return device_driver_context_created(driver_of(self), context.handle);
 }
 
+static _Thread_local const void *ended_context __attribute__((tls_model("initial-exec")));
+
+void device_driver_note_ended(const void *handle) {
+    ended_context = handle;
+}
+
+uint64_t device_driver_context_id(struct device_driver *driver, void *handle) {
+    unsigned long long id = 0;
+    if (!handle || !driver->call.context_get_id) return 0;
+    return driver->call.context_get_id((CUcontext)handle, &id) == CUDA_SUCCESS ? id : 0;
+}
+
 /* Of created contexts the driver must not be asked: it may follow a dead handle. */
 static bool context_alive(void *self, struct device_context context) {
+    if (ended_context && ended_context == context.handle) {
+        ended_context = NULL;
+        return false;
+    }
     if (context_created(self, context)) return true;
     const uint64_t bit = device_bit(context.ordinal);
     if (atomic_fetch_and(&driver_of(self)->reset, ~bit) & bit) return false;

@@ -37,6 +37,7 @@
     X(stream_get_context, "cuStreamGetCtx", false, (CUstream, CUcontext *))                                      \
     X(stream_get_context_ptsz, "cuStreamGetCtx_ptsz", false, (CUstream, CUcontext *))                            \
     X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", false, (CUstreamCaptureMode *))                \
+    X(context_get_id, "cuCtxGetId", false, (CUcontext, unsigned long long *))                                    \
     X(device_count, "cuDeviceGetCount", false, (int *))                                                          \
     X(stream_get_id, "cuStreamGetId", false, (CUstream, unsigned long long *))                                   \
     X(stream_create, "cuStreamCreate", false, (CUstream *, unsigned int))                                        \
@@ -158,6 +159,13 @@ CUresult device_driver_enter(struct device_driver *driver, struct device_context
 void device_driver_leave(struct device_driver *driver, bool pushed);
 
 /* ---- driver.c ---- */
+
+/* The calling thread has ended a context, whose handle may have come back since: context_alive denies it once, to this
+ * thread. */
+void device_driver_note_ended(const void *handle);
+
+/* A number for each life of a context; 0 where the driver has none. */
+uint64_t device_driver_context_id(struct device_driver *driver, void *handle);
 
 /* The device of a live context, -1 when the driver does not tell. */
 int device_driver_ordinal(struct device_driver *driver, void *context);

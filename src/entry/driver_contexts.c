@@ -77,16 +77,21 @@ static CUresult end_primary(end_device_function real, CUdevice device, bool rese
     if (!pool) return real(device);
     struct device_driver *driver = process_driver();
     void *context = device_driver_primary(driver, device);
+    const uint64_t id = device_driver_context_id(driver, context);
     pool_context_close(pool, device, NULL);
     closing(pool, context);
     if (reset) device_driver_note_reset(driver, device, false);
     const CUresult result = real(device);
     device_driver_forget_contexts(driver);
     if (reset && result == CUDA_SUCCESS) device_driver_note_reset(driver, device, true);
-    const bool gone = result == CUDA_SUCCESS && (reset || !device_driver_primary(driver, device));
+    /* Another thread may have brought it back meanwhile. */
+    const bool gone = result == CUDA_SUCCESS && (reset || !device_driver_primary(driver, device) ||
+                                                 (id && device_driver_context_id(driver, context) != id));
+    if (context && gone) device_driver_note_ended(context);
     if (context && gone) captures_forget_context(pool, context);
     settled(pool, context, gone);
     pool_context_settle(pool, device, NULL);
+    device_driver_note_ended(NULL);
     if (reset) device_driver_note_reset(driver, device, false);
     return result;
 }
@@ -120,8 +125,10 @@ static CUresult end_context(end_context_function real, CUcontext context) {
     const CUresult result = real(context);
     device_driver_forget_contexts(process_driver());
     if (result == CUDA_SUCCESS) captures_forget_context(pool, context);
+    if (result == CUDA_SUCCESS) device_driver_note_ended(context);
     settled(pool, context, result == CUDA_SUCCESS);
     pool_context_settle(pool, -1, context);
+    device_driver_note_ended(NULL);
     return result;
 }
 

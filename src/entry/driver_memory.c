@@ -31,9 +31,11 @@ CUresult entry_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
         stats_pass(process_pass_reason());
     }
     if (!symbols_driver()) return PROCESS_NO_DRIVER;
-    const CUresult result = REAL(cuMemAlloc_v2)(out, bytes);
+    CUresult result = REAL(cuMemAlloc_v2)(out, bytes);
     uint64_t address;
-    if (ENTRY_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !pool || !captures_any()) return result;
+    if (ENTRY_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !pool) return result;
+    if (process_relieve(-1)) result = REAL(cuMemAlloc_v2)(out, bytes);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !captures_any()) return result;
     if (pool_alloc_cached(pool, bytes, door_of(mark), &address) != DEVICE_OK) return result;
     *out = (CUdeviceptr)address;
     return CUDA_SUCCESS;

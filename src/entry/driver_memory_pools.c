@@ -44,5 +44,7 @@ CUresult entry_cuMemPoolDestroy(CUmemoryPool memory_pool) {
     if (!symbols_driver() || !REAL(cuMemPoolDestroy)) return PROCESS_NO_DRIVER;
     struct pool_system *pool = process_pool();
     if (pool) pool_memory_pool_destroyed(pool, memory_pool);
-    return set(REAL(cuMemPoolDestroy)(memory_pool));
+    const CUresult result = REAL(cuMemPoolDestroy)(memory_pool);
+    if (pool && result != CUDA_SUCCESS) pool_memory_pool_kept(pool, memory_pool);
+    return set(result);
 }

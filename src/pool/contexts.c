@@ -41,11 +41,54 @@ static bool is_from(const struct pool *pool, const struct segment_source *source
            pool->source.context.ordinal == source->context.ordinal && pool->source.memory_pool == source->memory_pool;
 }
 
+/* An empty pool begins a new life, and new figures. Under pool->lock. */
+static void pool_rename(struct pool *pool) {
+    stats_pool_gone(pool->figures);
+    pool->generation = atomic_fetch_add(&pool->system->next_generation, 1) + 1;
+    pool->next_id = 0;
+    figures_open(pool);
+}
+
+/* May the pool, whose context or memory pool is gone, be used for another? Under pool->lock. */
+static bool is_left_behind(const struct pool *pool) {
+    if (!(pool->gone || pool->ended) || pool->segments || pool->inside || pool->closers) return false;
+    for (unsigned i = 1; i < pool->list_count; i++)
+        if (pool->lists[i]->busy || pool->lists[i]->ending) return false;
+    return true;
+}
+
+/* Pools are never freed, so that a pointer to one stays good; but what is left behind is used again. Under
+ * contexts_lock. */
+static struct pool *pool_take_over(struct pool_system *system, const struct device_state *device,
+                                   const struct segment_source *source) {
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device || pool->source.kind != source->kind) continue;
+        pthread_mutex_lock(&pool->lock);
+        const bool taken = is_left_behind(pool);
+        if (taken) {
+            figures_begin(pool);
+            heap_forget(pool);
+            figures_end(pool);
+            pool->source = *source;
+            pool->gone = pool->ended = false;
+            pool_rename(pool);
+        }
+        pthread_mutex_unlock(&pool->lock);
+        if (taken) return pool;
+    }
+    return NULL;
+}
+
 /* Under contexts_lock. A context that comes back under its old handle gets its old pool, which is empty. */
 static struct pool *pool_add(struct pool_system *system, struct device_state *device,
                              const struct segment_source *source) {
     for (struct pool *old = atomic_load(&system->pools); old; old = old->next)
-        if (is_from(old, source)) return old;
+        if (is_from(old, source)) {
+            old->gone = false;
+            return old;
+        }
+    struct pool *left = pool_take_over(system, device, source);
+    if (left) return left;
     struct pool *pool = aligned_alloc(_Alignof(struct pool), sizeof *pool);
     if (!pool) return NULL;
     memset(pool, 0, sizeof *pool);
@@ -188,7 +231,6 @@ void pool_context_close(struct pool_system *system, int ordinal, void *handle) {
 
 /* The context is gone, and with it all that it had from the driver. */
 static void pool_begin_generation(struct pool *pool) {
-    struct pool_system *system = pool->system;
     figures_event(pool, POOLCUDA_EVENT_reset, pool->reserved, UINT64_MAX, 0);
     pthread_mutex_lock(&pool->device->lock);
     pool->device->reserved -= pool->reserved;
@@ -196,10 +238,8 @@ static void pool_begin_generation(struct pool *pool) {
     figures_begin(pool);
     heap_forget(pool);
     figures_end(pool);
-    stats_pool_gone(pool->figures);
-    pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
-    pool->next_id = 0;
-    figures_open(pool);
+    pool_rename(pool);
+    pool->gone = !pool->primary; /* a primary context comes back under its handle */
 }
 
 /* The table forgets the context: whatever comes back under its handle is asked about anew. */
@@ -262,6 +302,16 @@ static struct pool *pool_from(struct pool_system *system, const void *memory_poo
 uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes) {
     struct pool *pool = pool_from(system, memory_pool);
     return pool ? grow_release_pool(pool, keep_bytes) : 0;
+}
+
+void pool_memory_pool_kept(struct pool_system *system, const void *memory_pool) {
+    if (pool_from(system, memory_pool)) return;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        if (pool->ended && pool->source.memory_pool == memory_pool) pool->ended = false;
+        pthread_mutex_unlock(&pool->lock);
+    }
+    atomic_fetch_add(&system->streams_epoch, 1);
 }
 
 void pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool) {

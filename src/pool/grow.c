@@ -125,6 +125,11 @@ static void segment_detach(struct pool *pool, struct segment *segment) {
     figures_end(pool);
 }
 
+/* A pool that is to be closed stays as it is as long as somebody is inside. Under pool->lock. */
+static bool may_release(const struct pool *pool) {
+    return pool->status == POOL_OPEN || pool->inside > 0;
+}
+
 /* One wholly free segment of any pool of the device. Returns its size, 0 when there is none. */
 static uint64_t release_one(struct pool_system *system, const struct device_state *device, uint64_t enough,
                             bool waits) {
@@ -133,7 +138,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device || (!waits && pool->source.kind == SEGMENT_PLAIN)) continue;
         pthread_mutex_lock(&pool->lock);
-        const struct segment *segment = pool->status == POOL_OPEN ? pick_release(pool, enough) : NULL;
+        const struct segment *segment = may_release(pool) ? pick_release(pool, enough) : NULL;
         if (segment && release_better(segment->size, best_size, enough)) {
             best = pool;
             best_size = segment->size;
@@ -143,7 +148,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     if (!best) return 0;
 
     pthread_mutex_lock(&best->lock);
-    struct segment *segment = best->status == POOL_OPEN ? pick_release(best, enough) : NULL;
+    struct segment *segment = may_release(best) ? pick_release(best, enough) : NULL;
     uint64_t size = 0;
     if (segment && !capture_wait_begin(best)) segment = NULL;
     if (segment) {

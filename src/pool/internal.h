@@ -257,6 +257,7 @@ struct stream_list {
 };
 
 #define LIST_BUCKETS 64
+#define LISTS_FEW 64 /* beyond, empty ones are taken for other streams */
 #define LISTS_MOST 65535
 
 /* What a thread found of a stream. */
@@ -362,6 +363,7 @@ struct pool {
     struct stream_list *spare_lists;
     uint64_t ordered_blocks, ordered_largest; /* number, and size of the largest */
     bool primary;                             /* PLAIN: of a primary context */
+    bool gone;                                /* PLAIN: of a context that is no more; guarded by contexts_lock */
     bool ended;                               /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned closers;                         /* pool_context_close calls that await their settle */
     pthread_cond_t changed;                   /* status became OPEN, or inside became 0 while CLOSED */

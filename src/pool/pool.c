@@ -413,6 +413,11 @@ static inline int free_done(struct pool *pool, uint64_t address, struct aftermat
     return DEVICE_OK;
 }
 
+/* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
+static bool is_refusal(int code) {
+    return code >= DEVICE_CAPTURE_UNSUPPORTED && code <= 908;
+}
+
 /* The device was waited for, and the block is idle. `guarded`: the wait is to be ended. waited_ns: 0, or what a wait
  * that was timed took. */
 static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded, uint64_t waited_ns) {
@@ -453,11 +458,6 @@ static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door
     /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */
     after.wait = pool->source.kind == SEGMENT_PLAIN && !guarded && waits_too_much(pool);
     return free_done(pool, address, after, after.close);
-}
-
-/* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
-static bool is_refusal(int code) {
-    return code >= DEVICE_CAPTURE_UNSUPPORTED && code <= 908;
 }
 
 /* The wait failed: its code is the answer, and the block never comes back. */
@@ -550,7 +550,8 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
     if (__builtin_expect(!ref->identity.id, 0)) return free_on_unknown(pool, address, stream, door);
     if (__builtin_expect(ref->identity.orders_others, 0)) {
         code = touch(system, ref);
-        if (code != DEVICE_OK) return code;
+        if (is_refusal(code)) return code;
+        if (code != DEVICE_OK) return free_waiting(pool, address, door, false);
     }
     if (__builtin_expect(ref->identity.context.ordinal != pool->device->ordinal, 0))
         return free_waiting(pool, address, door, false);

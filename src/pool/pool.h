@@ -116,6 +116,7 @@ void pool_streams_settled(struct pool_system *system, const void *context, bool 
  * out. */
 void pool_memory_pool_set(struct pool_system *system);
 void pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool);
+void pool_memory_pool_kept(struct pool_system *system, const void *memory_pool); /* the driver refused */
 
 /* Give back what is wholly free of the blocks from a memory pool. Returns the bytes given back. */
 uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes);

@@ -7,7 +7,6 @@
  */
 #include "pool/internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +70,18 @@ static size_t segments_below(const struct registry *registry, uint64_t address) 
     return low;
 }
 
+/* What lies where the driver has now given out another segment is of a context that is gone, and not yet forgotten.
+ * Under registry->lock. */
+static void forget_overlapped(struct registry *registry, const struct segment *segment) {
+    size_t first = segments_below(registry, segment->address);
+    if (first > 0 && segment->address - registry->segments[first - 1]->address < registry->segments[first - 1]->size)
+        first--;
+    size_t end = first;
+    while (end < registry->count && registry->segments[end]->address < segment->address + segment->size) end++;
+    memmove(&registry->segments[first], &registry->segments[end], (registry->count - end) * sizeof(struct segment *));
+    registry->count -= end - first;
+}
+
 bool registry_add(struct registry *registry, struct segment *segment) {
     bool added = true;
     const int error = errno;
@@ -87,6 +98,7 @@ bool registry_add(struct registry *registry, struct segment *segment) {
         }
     }
     if (added) {
+        forget_overlapped(registry, segment);
         size_t at = segments_below(registry, segment->address);
         memmove(&registry->segments[at + 1], &registry->segments[at],
                 (registry->count - at) * sizeof(struct segment *));
@@ -101,10 +113,13 @@ bool registry_add(struct registry *registry, struct segment *segment) {
 void registry_remove(struct registry *registry, struct segment *segment) {
     pthread_rwlock_wrlock(&registry->lock);
     size_t at = segments_below(registry, segment->address);
-    assert(at > 0 && registry->segments[at - 1] == segment && "a segment stands in the table until it is removed");
-    memmove(&registry->segments[at - 1], &registry->segments[at], (registry->count - at) * sizeof(struct segment *));
-    registry->count--;
-    map_set(registry, segment, NULL);
+    /* Where it does not stand, another has taken its place, in the map too. */
+    if (at > 0 && registry->segments[at - 1] == segment) {
+        memmove(&registry->segments[at - 1], &registry->segments[at],
+                (registry->count - at) * sizeof(struct segment *));
+        registry->count--;
+        map_set(registry, segment, NULL);
+    }
     pthread_rwlock_unlock(&registry->lock);
 }
 

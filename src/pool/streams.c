@@ -124,8 +124,7 @@ static struct stream_list *new_list(struct pool *pool) {
 
 /* A list to be used for a stream: one that was left behind, or beyond the first few one that is merely empty. */
 static struct stream_list *take_list(struct pool *pool) {
-    enum { FEW = 64 };
-    if (!pool->spare_lists && pool->list_count > FEW) {
+    if (!pool->spare_lists && pool->list_count > LISTS_FEW) {
         for (unsigned i = 1; i < pool->list_count && !pool->spare_lists; i++) {
             struct stream_list *list = pool->lists[i];
             if (!list->id || !is_unused(list)) continue;
@@ -375,9 +374,10 @@ static void list_to_waiting(struct pool *pool, struct stream_list *list) {
 /* The stream is about to be destroyed: a last mark on it proves what was freed in its order. Under pool->lock, which it
  * leaves meanwhile. */
 static void end_list(struct pool *pool, struct stream_list *list) {
-    const uint64_t fenced = fences_marked(&pool->system->fences);
+    const uint64_t fenced = fences_marked(&pool->system->fences), id = list->id;
     while (list->busy) pool_await_change(pool);
-    list->recordable = false; /* by anybody but the thread that destroys the stream */
+    if (list->id != id) return; /* taken over meanwhile, since it was empty */
+    list->recordable = false;   /* by anybody but the thread that destroys the stream */
     if (list->bytes && list->newest > list->marked && list->newest > fenced) {
         struct device_fence *old = list->mark;
         list->mark = NULL;
@@ -399,10 +399,13 @@ static void end_lists(struct pool_system *system, const void *handle, const void
             if (list->id && (context ? list->context.handle == context : list->stream.handle == handle))
                 end_list(pool, list);
         }
+        const bool many = pool->list_count > LISTS_FEW;
         const bool open = pool->waiting && pool->waiting_last->batch > fences_marked(&system->fences);
         pthread_mutex_unlock(&pool->lock);
         /* Whether a fence covers what a destroyed stream has not finished is not documented: so it comes before. */
         if (open) fences_close(pool, false);
+        /* So that lists without a name do not pile up. */
+        if (many && streams_poll(pool)) reclaim(pool);
     }
     atomic_fetch_add(&system->streams_epoch, 1);
 }
