@@ -41,7 +41,7 @@ static void count_cached(struct pool *pool, const struct block *block, uint64_t 
 #define LOST UINT64_MAX /* -1 */
 
 static void idle_insert(struct pool *pool, struct block *block) {
-    block->state = BLOCK_IDLE;
+    block->tag = (struct block_tag){.state = BLOCK_IDLE};
     index_insert(&pool->idle, block);
     pool->idle_bytes += block->size;
     count_cached(pool, block, GAINED);
@@ -113,9 +113,7 @@ static void block_split(struct pool *pool, struct block *block, size_t size) {
     rest->address = block->address + size;
     rest->size = block->size - size;
     rest->segment = block->segment;
-    rest->state = block->state;
-    rest->number = block->number;
-    rest->batch = block->batch;
+    rest->tag = block->tag;
     rest->before = block;
     rest->after = block->after;
     if (rest->after) rest->after->before = rest;
@@ -166,9 +164,7 @@ static struct block *block_carve(struct pool *pool, struct block *block, size_t 
     piece->address = block->address;
     piece->size = size;
     piece->segment = block->segment;
-    piece->state = block->state;
-    piece->number = block->number;
-    piece->batch = block->batch;
+    piece->tag = block->tag;
     piece->before = block->before;
     piece->after = block;
     block_resize(pool, block, rest);
@@ -230,9 +226,7 @@ static struct block *join_run(struct pool *pool, const struct stream_list *list,
         if (part->state == BLOCK_ORDERED && part->batch > batch) batch = part->batch;
     }
     while (is_for_list(block->after, list)) block_absorb(pool, block);
-    block->state = BLOCK_ORDERED;
-    block->number = list->number;
-    block->batch = batch;
+    block->tag = (struct block_tag){.state = BLOCK_ORDERED, .number = list->number, .batch = batch};
     return block;
 }
 
@@ -269,8 +263,7 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
         make_free_again(pool, block);
         return NULL;
     }
-    block->state = BLOCK_LIVE;
-    block->number = cell & UINT16_MAX;
+    block->tag = (struct block_tag){.state = BLOCK_LIVE, .number = cell & UINT16_MAX};
     block->requested = requested;
     block->id = pool->generation << 40 | pool->next_id++;
     pool->live += block->size;
@@ -332,16 +325,13 @@ void heap_make_ordered(struct pool *pool, struct block *block, struct stream_lis
         ordered_remove(pool, block);
         block_absorb(pool, block);
     }
-    block->state = BLOCK_ORDERED;
-    block->number = list->number;
-    block->batch = batch;
+    block->tag = (struct block_tag){.state = BLOCK_ORDERED, .number = list->number, .batch = batch};
     ordered_insert(pool, block);
 }
 
 void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch) {
     assert((!pool->waiting || pool->waiting_last->batch <= batch) && "waiting blocks stand in the order of batches");
-    block->state = BLOCK_WAITING;
-    block->batch = batch;
+    block->tag = (struct block_tag){.state = BLOCK_WAITING, .batch = batch};
     block->next = NULL;
     if (pool->waiting)
         pool->waiting_last->next = block;

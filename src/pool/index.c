@@ -12,15 +12,9 @@
 static void class_of(size_t size, unsigned *first, unsigned *second) {
     uint64_t units = size / UNIT;
     assert(units > 0 && "a free block has a size");
-    unsigned log = 63u - (unsigned)__builtin_clzll(units);
-    if (log < 5) {
-        *first = 0;
-        *second = (unsigned)units;
-    } else {
-        *first = log - 4;
-        *second = (unsigned)(units >> (log - 5)) & (INDEX_SECOND_LEVELS - 1);
-    }
-    if (*first >= INDEX_FIRST_LEVELS) {
+    *first = 59u - (unsigned)__builtin_clzll(units | (INDEX_SECOND_LEVELS / 2));
+    *second = (unsigned)(units >> (*first ? *first - 1 : 0)) & (INDEX_SECOND_LEVELS - 1);
+    if (__builtin_expect(*first >= INDEX_FIRST_LEVELS, 0)) {
         *first = INDEX_FIRST_LEVELS - 1;
         *second = INDEX_SECOND_LEVELS - 1;
     }
@@ -94,11 +88,17 @@ static struct block *lowest_fit(struct block *head, size_t size, size_t largest)
     return best;
 }
 
+/* Are the blocks of all later classes larger? */
+static bool is_beyond(unsigned first, unsigned second, size_t largest) {
+    unsigned last_first, last_second;
+    class_of(largest, &last_first, &last_second);
+    return first > last_first || (first == last_first && second >= last_second);
+}
+
 struct block *index_find(const struct free_index *index, size_t size, size_t largest) {
     if (size > index->largest) return NULL;
-    unsigned first, second, last_first, last_second;
+    unsigned first, second;
     class_of(size, &first, &second);
-    class_of(largest, &last_first, &last_second);
     uint32_t seconds = index->second_map[first] & (~0u << second);
     for (;;) {
         while (!seconds) {
@@ -108,9 +108,9 @@ struct block *index_find(const struct free_index *index, size_t size, size_t lar
             seconds = index->second_map[first];
         }
         second = (unsigned)__builtin_ctz(seconds);
-        if (first > last_first || (first == last_first && second > last_second)) return NULL;
         struct block *fit = lowest_fit(index->heads[first][second], size, largest);
         if (fit) return fit;
+        if (is_beyond(first, second, largest)) return NULL;
         seconds &= seconds - 1;
     }
 }

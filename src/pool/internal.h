@@ -60,9 +60,16 @@ struct block {
             struct block *previous, *next;
         };
     };
-    uint64_t state : 4;   /* enum block_state */
-    uint64_t number : 16; /* LIVE: the pool's cell that counts it; ORDERED: the pool's stream list that holds it */
-    uint64_t batch : 44;  /* ORDERED, WAITING: idle once this batch is proved (fences.c) */
+    union { /* written as a whole where more than one changes: else each write waits for the one before it */
+        struct block_tag {
+            uint64_t state : 4;   /* enum block_state */
+            uint64_t number : 16; /* LIVE: the pool's cell that counts it; ORDERED: the pool's list that holds it */
+            uint64_t batch : 44;  /* ORDERED, WAITING: idle once this batch is proved (fences.c) */
+        } tag;
+        struct {
+            uint64_t state : 4, number : 16, batch : 44;
+        };
+    };
 };
 
 _Static_assert(sizeof(struct block) == 64, "a block's record is one cache line");

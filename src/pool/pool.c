@@ -10,6 +10,8 @@
 #include "config/log.h"
 
 #define COLD __attribute__((cold, noinline))
+/* What a hit calls becomes part of it: a tenth of its time were the calls. */
+#define HOT __attribute__((hot, flatten))
 
 /* ---- the system ---- */
 
@@ -180,7 +182,7 @@ static inline int alloc_from(const struct request *request, const struct stream_
     return code;
 }
 
-int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
+HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
     if (!bytes || !address) return pass(POOLCUDA_PASS_zero_or_null);
     if (atomic_load_explicit(&system->captures, memory_order_relaxed)) return pass(POOLCUDA_PASS_capture);
     uint64_t began = sample_begin(&alloc_calls);
@@ -240,8 +242,8 @@ static int COLD touch(struct pool_system *system, const struct stream_ref *ref) 
     return system->ops->stream_touch(system->ops->self, ref->identity.context, ref->called);
 }
 
-int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
-                     uint64_t *address) {
+HOT int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
+                         uint64_t *address) {
     if (!bytes || !address) return pass(POOLCUDA_PASS_zero_or_null);
     if (!system->options.async) return pass(POOLCUDA_PASS_async);
     if (__builtin_expect(atomic_load(&system->captures) != 0, 0) && stream_captures(system, stream))
@@ -493,7 +495,7 @@ static inline bool frees_at_once(const struct pool *pool) {
     return system->options.free_event && !atomic_load_explicit(&system->fences.unsupported, memory_order_relaxed);
 }
 
-int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
+HOT int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
     int code;
     void *context;
     struct pool *pool = free_begin(system, address, door, &context, &code);
@@ -533,7 +535,8 @@ static inline bool wants_mark(const struct pool *pool, const struct stream_list 
     return many && pool->list_count > 2 && !list->busy && !list->mark;
 }
 
-int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
+HOT int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream,
+                        enum pool_door door) {
     int code;
     struct pool *pool = registry_pool(&system->registry, address);
     if (__builtin_expect(!pool, 0)) return free_foreign(system, address, door);

@@ -82,8 +82,7 @@ static inline void stats_write_end(struct poolcuda_pool *pool) {
 
 /* Size class of a rounded size, as in the layout. */
 static inline unsigned stats_size_class(uint64_t bytes) {
-    if (bytes <= 512) return 0;
-    unsigned class = 64u - (unsigned)__builtin_clzll(bytes - 1) - 9u;
+    unsigned class = 55u - (unsigned)__builtin_clzll((bytes - (bytes > 0)) | 511);
     return class < POOLCUDA_SIZE_CLASSES ? class : POOLCUDA_SIZE_CLASSES - 1u;
 }
 
