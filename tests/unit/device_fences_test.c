@@ -457,7 +457,6 @@ static void while_a_context_ends_nothing_is_recorded_or_asked(void **state) {
     assert_int_equal(ops->fence_record_stream(ops->self, mock_context(4), stream, &other), DEVICE_NOT_READY);
     assert_null(other);
     assert_int_equal(query(fence), DEVICE_NOT_READY);
-    assert_int_equal(ops->synchronize_all(ops->self), DEVICE_NOT_READY);
     assert_int_equal(mock.records, records);
     assert_int_equal(mock.queries, queries);
     /* Others go on. */
@@ -574,7 +573,7 @@ static void a_recording_that_fails_leaves_nothing_behind(void **state) {
             know(4, LIVE_CREATED);
             mock.failing = calls[i];
             mock.failing_after = after;
-            mock.failing_code = CUDA_ERROR_LAUNCH_FAILED;
+            mock.failing_code = CUDA_ERROR_UNKNOWN;
             const int code = ops->fence_record(ops->self, &fence);
             assert_int_equal(mock_depth(), 0);
             mock.failing = NULL;
@@ -582,13 +581,34 @@ static void a_recording_that_fails_leaves_nothing_behind(void **state) {
                 assert_true(i == 2 && after == 2);
                 drop(fence);
             } else {
-                assert_int_equal(code, CUDA_ERROR_LAUNCH_FAILED);
+                assert_int_equal(code, CUDA_ERROR_UNKNOWN);
                 assert_null(fence);
             }
             drop(must_record());
             assert_int_equal(mock.events_made, 3); /* what was made before the failure is used */
             mock_end_context(4);                   /* nobody is left in the driver */
         }
+    }
+}
+
+/* Its work has ended, if badly. */
+static void a_context_that_has_failed_counts_as_passed(void **state) {
+    (void)state;
+    static const CUresult codes[] = {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_ASSERT, CUDA_ERROR_LAUNCH_FAILED};
+    for (size_t i = 0; i < 3; i++) {
+        mock_begin(NULL);
+        mock.failing = "cuCtxRecordEvent";
+        mock.failing_code = codes[i];
+        mock.failing_after = 1; /* the last of two */
+        struct device_fence *fence = must_record();
+        assert_int_equal(mock.records, 1);
+        assert_int_equal(query(fence), DEVICE_NOT_READY);
+        mock_complete(-1);
+        assert_int_equal(query(fence), DEVICE_OK);
+        drop(fence);
+        mock.failing = "cuCtxSynchronize";
+        mock.failing_after = 0;
+        assert_int_equal(ops->synchronize_all(ops->self), DEVICE_OK);
     }
 }
 
@@ -706,12 +726,38 @@ static void a_wait_that_fails_proves_nothing(void **state) {
             know(4, LIVE_CREATED);
             mock.failing = calls[i];
             mock.failing_after = after;
-            mock.failing_code = CUDA_ERROR_LAUNCH_FAILED;
-            assert_int_equal(ops->synchronize_all(ops->self), CUDA_ERROR_LAUNCH_FAILED);
+            mock.failing_code = CUDA_ERROR_UNKNOWN;
+            assert_int_equal(ops->synchronize_all(ops->self), CUDA_ERROR_UNKNOWN);
             assert_int_equal(mock_depth(), 0);
             mock.failing = NULL;
             mock_end_context(4);
         }
+    }
+}
+
+static void *wait_for_all(void *result) {
+    mock_make_current(CONTEXT(0));
+    *(int *)result = ops->synchronize_all(ops->self);
+    closer.ended = true;
+    return NULL;
+}
+
+static void a_wait_for_all_awaits_ends_under_way(void **state) {
+    (void)state;
+    for (int gone = 0; gone < 2; gone++) {
+        pthread_t thread;
+        int result = -1;
+        mock_begin(NULL);
+        know(4, LIVE_CREATED);
+        device_driver_context_closing(&device, CONTEXT(4));
+        closer.ended = false;
+        pthread_create(&thread, NULL, wait_for_all, &result);
+        pause_a_while();
+        assert_false(closer.ended);
+        device_driver_context_settled(&device, CONTEXT(4), gone);
+        pthread_join(thread, NULL);
+        assert_int_equal(result, DEVICE_OK);
+        assert_int_equal(mock.synchronised, 3 - gone);
     }
 }
 
@@ -793,12 +839,14 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_ends_at_once_are_both_awaited),
     cmocka_unit_test(an_end_awaits_who_is_in_the_driver_with_an_event),
     cmocka_unit_test(a_recording_that_fails_leaves_nothing_behind),
+    cmocka_unit_test(a_context_that_has_failed_counts_as_passed),
     cmocka_unit_test(a_mark_that_fails_leaves_nothing_behind),
     cmocka_unit_test(a_question_that_fails_is_the_answer),
     cmocka_unit_test(without_host_memory_nothing_is_recorded),
     cmocka_unit_test(a_context_without_host_memory_is_known_later),
     cmocka_unit_test(all_contexts_are_waited_for),
     cmocka_unit_test(a_wait_that_fails_proves_nothing),
+    cmocka_unit_test(a_wait_for_all_awaits_ends_under_way),
     cmocka_unit_test(a_context_that_comes_meanwhile_is_waited_for_too),
     cmocka_unit_test(recorders_askers_and_ends_exclude_each_other),
 };
