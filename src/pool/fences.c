@@ -144,6 +144,8 @@ bool fences_poll(struct pool_system *system, struct device_state *device) {
             passed = true;
         } else {
             retire_batches(system, device, queue[i].batch, code);
+            /* Ordered blocks behind it want another. */
+            atomic_store_explicit(&fences->marked, atomic_load(&fences->passed), memory_order_release);
         }
     }
     /* A fence goes when it has nothing to tell any device. */
