@@ -84,7 +84,9 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
                              const struct segment_source *source) {
     for (struct pool *old = atomic_load(&system->pools); old; old = old->next)
         if (is_from(old, source)) {
+            pthread_mutex_lock(&old->lock);
             old->gone = false;
+            pthread_mutex_unlock(&old->lock);
             return old;
         }
     struct pool *left = pool_take_over(system, device, source);

@@ -370,7 +370,7 @@ struct pool {
     struct stream_list *spare_lists;
     uint64_t ordered_blocks, ordered_largest; /* number, and size of the largest */
     bool primary;                             /* PLAIN: of a primary context */
-    bool gone;                                /* PLAIN: of a context that is no more; guarded by contexts_lock */
+    bool gone;                                /* PLAIN: of a context that is no more */
     bool ended;                               /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned closers;                         /* pool_context_close calls that await their settle */
     pthread_cond_t changed;                   /* status became OPEN, or inside became 0 while CLOSED */
