@@ -60,7 +60,7 @@ static bool is_left_behind(const struct pool *pool) {
 /* Pools are never freed, so that a pointer to one stays good; but what is left behind is used again. Under
  * contexts_lock. */
 static struct pool *pool_take_over(struct pool_system *system, const struct device_state *device,
-                                   const struct segment_source *source) {
+                                   const struct segment_source *source, bool primary) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device || pool->source.kind != source->kind) continue;
         pthread_mutex_lock(&pool->lock);
@@ -70,6 +70,7 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
             heap_forget(pool);
             figures_end(pool);
             pool->source = *source;
+            pool->primary = primary;
             pool->gone = pool->ended = false;
             pool_rename(pool);
         }
@@ -81,7 +82,7 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
 
 /* Under contexts_lock. A context that comes back under its old handle gets its old pool, which is empty. */
 static struct pool *pool_add(struct pool_system *system, struct device_state *device,
-                             const struct segment_source *source) {
+                             const struct segment_source *source, bool primary) {
     for (struct pool *old = atomic_load(&system->pools); old; old = old->next)
         if (is_from(old, source)) {
             pthread_mutex_lock(&old->lock);
@@ -89,7 +90,7 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
             pthread_mutex_unlock(&old->lock);
             return old;
         }
-    struct pool *left = pool_take_over(system, device, source);
+    struct pool *left = pool_take_over(system, device, source, primary);
     if (left) return left;
     struct pool *pool = aligned_alloc(_Alignof(struct pool), sizeof *pool);
     if (!pool) return NULL;
@@ -99,6 +100,7 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
     pool->system = system;
     pool->device = device;
     pool->source = *source;
+    pool->primary = primary;
     pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
     figures_open(pool);
     pool->next = atomic_load(&system->pools);
@@ -140,8 +142,7 @@ static struct pool *context_adopt(struct pool_system *system, const void *handle
         if (pooled) {
             struct device_state *device = device_of(system, context);
             if (!device) device = device_add(system, context, &info);
-            if (device) pool = pool_add(system, device, &source);
-            if (pool) pool->primary = primary;
+            if (device) pool = pool_add(system, device, &source, primary);
             if (!pool) *reason = POOLCUDA_PASS_no_host_memory;
         }
         if (pool || !pooled) system->contexts[system->context_count++] = (struct context_entry){context.handle, pool};
@@ -163,7 +164,7 @@ struct pool *contexts_async_pool(struct pool_system *system, struct device_conte
         pthread_mutex_lock(&system->contexts_lock);
         struct device_state *device = device_of(system, context);
         if (!device) device = device_add(system, context, &info);
-        if (device) pool = pool_add(system, device, &source);
+        if (device) pool = pool_add(system, device, &source, false);
         pthread_mutex_unlock(&system->contexts_lock);
     }
     errno = error;
@@ -216,8 +217,12 @@ static struct pool *pool_in_service(struct pool_system *system, int ordinal, con
             pool = system->contexts[i].pool;
     pthread_mutex_unlock(&system->contexts_lock);
     if (pool) return pool;
-    pool = atomic_load(&system->pools);
-    while (pool && !pool_is_of(pool, ordinal, handle)) pool = pool->next;
+    for (pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        const bool found = pool_is_of(pool, ordinal, handle);
+        pthread_mutex_unlock(&pool->lock);
+        if (found) break;
+    }
     return pool;
 }
 
@@ -258,9 +263,8 @@ static void entry_forget(struct pool_system *system, const void *handle) {
 /* The pool that awaits a settle: another thread's may already have taken it out of service. */
 static struct pool *pool_closed(struct pool_system *system, int ordinal, const void *handle) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        if (!pool_is_of(pool, ordinal, handle)) continue;
         pthread_mutex_lock(&pool->lock);
-        bool closed = pool->closers > 0;
+        bool closed = pool->closers > 0 && pool_is_of(pool, ordinal, handle);
         pthread_mutex_unlock(&pool->lock);
         if (closed) return pool;
     }
