@@ -186,14 +186,16 @@ def record_in_the_midst_of_a_write_is_approximate():
 @case
 def accepted_copies_of_a_busy_segment_add_up():
     with one_guest("busy") as (folder, started):
-        accepted = 0
-        for _ in range(100):
+        # How many are accepted depends on when the writer is interrupted: it goes on until enough were.
+        accepted = copies = 0
+        while accepted < 10 and copies < 1000:
+            copies += 1
             pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
             if not pool["approximate"]:
                 accepted += 1
                 expect(pool["live_bytes"] + pool["cached_bytes"], pool["reserved_bytes"], "live + cached, and reserved")
         if accepted < 10:
-            raise AssertionError(f"only {accepted} of 100 copies were accepted")
+            raise AssertionError(f"only {accepted} of {copies} copies were accepted")
 
 
 @case
