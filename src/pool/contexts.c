@@ -83,13 +83,13 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
 /* Under contexts_lock. A context that comes back under its old handle gets its old pool, which is empty. */
 static struct pool *pool_add(struct pool_system *system, struct device_state *device,
                              const struct segment_source *source, bool primary) {
-    for (struct pool *old = atomic_load(&system->pools); old; old = old->next)
-        if (is_from(old, source)) {
-            pthread_mutex_lock(&old->lock);
-            old->gone = false;
-            pthread_mutex_unlock(&old->lock);
-            return old;
-        }
+    for (struct pool *old = atomic_load(&system->pools); old; old = old->next) {
+        pthread_mutex_lock(&old->lock);
+        const bool same = is_from(old, source);
+        if (same) old->gone = false;
+        pthread_mutex_unlock(&old->lock);
+        if (same) return old;
+    }
     struct pool *left = pool_take_over(system, device, source, primary);
     if (left) return left;
     struct pool *pool = aligned_alloc(_Alignof(struct pool), sizeof *pool);
@@ -299,10 +299,14 @@ void pool_memory_pool_set(struct pool_system *system) {
 }
 
 static struct pool *pool_from(struct pool_system *system, const void *memory_pool) {
-    struct pool *pool = atomic_load(&system->pools);
-    while (pool && (pool->source.kind != SEGMENT_ASYNC || pool->ended || pool->source.memory_pool != memory_pool))
-        pool = pool->next;
-    return pool;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        const bool found =
+            pool->source.kind == SEGMENT_ASYNC && !pool->ended && pool->source.memory_pool == memory_pool;
+        pthread_mutex_unlock(&pool->lock);
+        if (found) return pool;
+    }
+    return NULL;
 }
 
 uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes) {

@@ -45,6 +45,11 @@ static void count_fence(struct pool *pool, bool for_miss) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* A fence is gone that has not passed everywhere: what it was to prove, and is not retired, is to be marked anew. */
+static void want_another(struct fences *fences) {
+    atomic_store_explicit(&fences->marked, atomic_load(&fences->passed), memory_order_release);
+}
+
 bool fences_close(struct pool *pool, bool for_miss) {
     struct pool_system *system = pool->system;
     struct fences *fences = &system->fences;
@@ -76,8 +81,7 @@ bool fences_close(struct pool *pool, bool for_miss) {
         fences->queue[at].batch = batch;
         atomic_store_explicit(&fences->marked, batch, memory_order_release);
     } else if (replaced) {
-        const unsigned last = (fences->first + fences->count - 1) % FENCES_MOST;
-        atomic_store_explicit(&fences->marked, fences->queue[last].batch, memory_order_release);
+        want_another(fences);
     }
     pthread_mutex_unlock(&fences->lock);
     capture_record_end(system);
@@ -144,8 +148,6 @@ bool fences_poll(struct pool_system *system, struct device_state *device) {
             passed = true;
         } else {
             retire_batches(system, device, queue[i].batch, code);
-            /* Ordered blocks behind it want another. */
-            atomic_store_explicit(&fences->marked, atomic_load(&fences->passed), memory_order_release);
         }
     }
     /* A fence goes when it has nothing to tell any device. */
@@ -153,7 +155,10 @@ bool fences_poll(struct pool_system *system, struct device_state *device) {
     for (; dropped < count; dropped++) {
         const int code = ops->fence_query(ops->self, queue[dropped].fence, -1);
         if (code == DEVICE_NOT_READY) break;
-        if (code == DEVICE_OK) fences_prove(fences, queue[dropped].batch);
+        if (code == DEVICE_OK)
+            fences_prove(fences, queue[dropped].batch);
+        else
+            want_another(fences);
     }
     if (count) put_queue(fences, dropped);
     for (unsigned i = 0; i < dropped; i++) ops->fence_drop(ops->self, queue[i].fence);

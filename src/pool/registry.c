@@ -77,7 +77,8 @@ static void forget_overlapped(struct registry *registry, const struct segment *s
     if (first > 0 && segment->address - registry->segments[first - 1]->address < registry->segments[first - 1]->size)
         first--;
     size_t end = first;
-    while (end < registry->count && registry->segments[end]->address < segment->address + segment->size) end++;
+    for (; end < registry->count && registry->segments[end]->address < segment->address + segment->size; end++)
+        map_set(registry, registry->segments[end], NULL);
     memmove(&registry->segments[first], &registry->segments[end], (registry->count - end) * sizeof(struct segment *));
     registry->count -= end - first;
 }

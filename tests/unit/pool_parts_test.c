@@ -202,7 +202,40 @@ static void a_pool_that_was_found_before_its_reset_is_reset_again(void **state) 
     fixture_end(&f);
 }
 
+/* A context that ends is forgotten some time after the driver can give its memory to another. */
+static void a_segment_takes_the_place_of_dead_ones(void **state) {
+    (void)state;
+    struct registry *registry = calloc(1, sizeof *registry);
+    assert_true(registry && registry_init(registry));
+    static struct pool dead, living;
+    struct segment old[3], beside, fresh;
+    for (unsigned i = 0; i < 3; i++) {
+        old[i] = (struct segment){.address = (8 + 2 * i) * GRANULE, .size = 2 * GRANULE, .pool = &dead};
+        assert_true(registry_add(registry, &old[i]));
+    }
+    beside = (struct segment){.address = 14 * GRANULE, .size = GRANULE, .pool = &living};
+    assert_true(registry_add(registry, &beside));
+    fresh = (struct segment){.address = 9 * GRANULE, .size = 4 * GRANULE, .pool = &living};
+    assert_true(registry_add(registry, &fresh)); /* parts of the first and last, all of the second */
+    for (unsigned i = 0; i < 3; i++) registry_remove(registry, &old[i]);
+    for (uint64_t address = fresh.address; address < fresh.address + fresh.size; address += GRANULE) {
+        assert_ptr_equal(registry_segment(registry, address), &fresh);
+        assert_ptr_equal(registry_pool(registry, address), &living);
+    }
+    assert_null(registry_pool(registry, old[0].address)); /* whatever comes there is not ours */
+    assert_null(registry_pool(registry, old[2].address + GRANULE));
+    assert_ptr_equal(registry_segment(registry, beside.address), &beside);
+    assert_int_equal(registry->count, 2);
+    registry_remove(registry, &fresh);
+    registry_remove(registry, &beside);
+    assert_int_equal(registry->count, 0);
+    assert_null(registry_pool(registry, fresh.address));
+    registry_destroy(registry);
+    free(registry);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_segment_takes_the_place_of_dead_ones),
     cmocka_unit_test(index_finds_a_fit_wherever_one_is),
     cmocka_unit_test(index_keeps_to_bounds_and_low_addresses),
     cmocka_unit_test(index_classes_follow_sizes),

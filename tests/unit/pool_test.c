@@ -487,6 +487,24 @@ static void a_capturing_stream_frees_no_block(void **state) {
     fixture_end(&f);
 }
 
+static void where_the_driver_has_no_more_amid_a_capture_what_is_idle_serves(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
+    uint64_t a = must_alloc(&f, 40 * MIB_BYTES), address = 0;
+    must_free(&f, a);
+    pool_capture_begin(f.pool);
+    const unsigned allocs = f.device.allocs;
+    assert_int_equal(pool_alloc(f.pool, 40 * MIB_BYTES, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    assert_int_equal(pool_alloc_cached(f.pool, 40 * MIB_BYTES, POOL_DOOR_DRIVER, &address), 0);
+    assert_int_equal(address, a);
+    assert_int_equal(pool_alloc_cached(f.pool, 40 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
+    assert_int_equal(f.device.allocs, allocs); /* the driver was asked before, and is not again */
+    assert_int_equal(f.device.releases, 0);
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
 static void a_capture_passes_allocations_and_defers_frees(void **state) {
     (void)state;
     struct fixture f;
@@ -627,6 +645,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_capture_begins_after_the_waits_under_way),
     cmocka_unit_test(a_capture_begins_though_a_wait_does_not_end),
     cmocka_unit_test(a_capturing_stream_frees_no_block),
+    cmocka_unit_test(where_the_driver_has_no_more_amid_a_capture_what_is_idle_serves),
     cmocka_unit_test(a_capture_passes_allocations_and_defers_frees),
     cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
     cmocka_unit_test(what_asked_the_driver_goes_with_its_context),
