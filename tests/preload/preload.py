@@ -6,14 +6,16 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
-GUESTS = os.environ["PRELOAD_GUESTS"]
+GUESTS = os.environ["PRELOAD_GUESTS"].split(":")
 LIBRARY = os.environ["PRELOAD_LIBRARY"]
 SIM = os.environ["PRELOAD_SIM"]
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def built(name):
-    return os.path.join(GUESTS, name)
+    """Where a guest or library of the tests lies: each folder builds its own."""
+    places = [os.path.join(folder, name) for folder in GUESTS]
+    return next((place for place in places if os.path.exists(place)), places[0])
 
 
 def environment(pool=True, variables=None, beside=(), sim=SIM):
