@@ -7,7 +7,7 @@ import subprocess
 from preload import GUESTS, SIM, SOURCE, Guest, built, environment, expect, run, same
 from tap import case, main, skip
 
-HERE = SIM + ":" + GUESTS
+HERE = ":".join([SIM, *GUESTS])
 LEVELS = "preload_lookups_0", "preload_lookups_2"
 
 
@@ -95,7 +95,7 @@ def the_true_caller_is_seen_through_the_trampoline():
 def an_allocator_that_looks_symbols_up_works():
     if os.environ.get("PRELOAD_SANITIZER", "none") in ("address", "address,undefined", "thread"):
         skip("the sanitizer has replaced the allocator")
-    noisy = os.path.join(GUESTS, "libnoisy_malloc.so")
+    noisy = built("libnoisy_malloc.so")
     for command in ["preload_shared"], ["preload_driver", "dlsym"]:
         with Guest(command, beside=[noisy]) as guest:
             guest.until_ready()
@@ -105,7 +105,7 @@ def an_allocator_that_looks_symbols_up_works():
 
 @case
 def a_driver_in_two_stages_is_hooked_once():
-    stages = os.path.join(GUESTS, "two_stage")
+    stages = built("two_stage")
     for how in "dlsym", "linked":
         with Guest(["preload_driver", how], sim=stages) as guest:
             guest.until_ready()
@@ -116,7 +116,7 @@ def a_driver_in_two_stages_is_hooked_once():
 
 @case
 def two_names_of_one_function_are_hooked_by_neither():
-    with Guest(["preload_driver", "dlsym"], sim=os.path.join(GUESTS, "one_function")) as guest:
+    with Guest(["preload_driver", "dlsym"], sim=built("one_function")) as guest:
         guest.until_ready()
         assert guest.lines == [], guest.lines
         # What a 0 stream means in a free is not to be known, so nothing is pooled.
@@ -126,7 +126,7 @@ def two_names_of_one_function_are_hooked_by_neither():
 
 @case
 def two_names_of_one_function_that_frees_nothing_are_left_to_the_driver():
-    with Guest(["preload_driver", "dlsym"], sim=os.path.join(GUESTS, "one_end")) as guest:
+    with Guest(["preload_driver", "dlsym"], sim=built("one_end")) as guest:
         guest.until_ready()
         assert guest.lines == [], guest.lines
         # Of what the program looks up, cuMemAlloc, cuMemFree and cuDevicePrimaryCtxRetain.
@@ -137,7 +137,7 @@ def two_names_of_one_function_that_frees_nothing_are_left_to_the_driver():
 @case
 def other_addresses_of_the_drivers_functions_are_hooked_too():
     for how in "v2", "dlsym":
-        with Guest(["preload_driver", how], sim=os.path.join(GUESTS, "other_addresses")) as guest:
+        with Guest(["preload_driver", how], sim=built("other_addresses")) as guest:
             guest.until_ready()
             assert guest.lines == [], guest.lines
             expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1)
@@ -146,7 +146,7 @@ def other_addresses_of_the_drivers_functions_are_hooked_too():
 
 @case
 def a_driver_of_another_name_is_pooled():
-    with Guest(["preload_other_driver", "linked"], sim=GUESTS) as guest:
+    with Guest(["preload_other_driver", "linked"], sim=":".join(GUESTS)) as guest:
         guest.until_ready()
         assert guest.lines == [], guest.lines
         expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1)
@@ -155,7 +155,7 @@ def a_driver_of_another_name_is_pooled():
 
 @case
 def a_dlsym_that_is_not_libcs_is_passed_over():
-    with Guest(["preload_driver", "dlsym"], beside=[os.path.join(GUESTS, "libother_dlsym.so")]) as guest:
+    with Guest(["preload_driver", "dlsym"], beside=[built("libother_dlsym.so")]) as guest:
         guest.until_ready()
         assert guest.lines == [], guest.lines
         expect(guest.figures(), allocs=7, frees=7, hits=6, misses=1)
@@ -164,13 +164,13 @@ def a_dlsym_that_is_not_libcs_is_passed_over():
 
 @case
 def another_interposer_is_asked_before_the_runtime():
-    lines = run(["preload_shared"], beside=[os.path.join(GUESTS, "libinterposer.so")]).splitlines()
+    lines = run(["preload_shared"], beside=[built("libinterposer.so")]).splitlines()
     assert lines == ["ready", "interposed: 1"], lines
 
 
 @case
 def what_lies_behind_a_library_is_found_past_the_pool():
-    lines = run(["preload_driver", "linked"], beside=[os.path.join(GUESTS, "liblooks_behind.so")]).splitlines()
+    lines = run(["preload_driver", "linked"], beside=[built("liblooks_behind.so")]).splitlines()
     assert lines == ["behind: libcuda.so.1", "ready"], lines
 
 
