@@ -36,11 +36,8 @@ static const struct hook {
 
 /* ---- libc's dlsym ---- */
 
-#ifdef __aarch64__
-static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
-#else
-static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
-#endif
+/* Its versions, the newest first: since it is in libc, and those of AArch64 and x86-64 before. */
+static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5", NULL};
 
 /* A sanitizer's runtime looks its functions up through us before its memory is laid out and before it can answer for
  * the string functions: what lies on that way is plain code of our own. */
@@ -151,6 +148,7 @@ static void learn_aliases(void) {
 
 bool symbols_find_driver(void) {
     const int error = errno;
+    process_notice();
     if (!symbols_dlsym()) return false;
     /* Asked outside the lock, since the loader has its own. */
     void *library = open_driver();
@@ -230,6 +228,7 @@ static bool hooked_name(const char *name) {
 void *ENTRY_BEFORE_SANITIZER hook_pick(void *handle, const char *name, const void *caller) {
     entry_dlsym_function *real = symbols_dlsym();
     if (!real || handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name || !hooked_name(name)) return NULL;
+    process_notice();
     if (!symbols_driver()) return NULL;
     const int error = errno;
     void *address = real(handle, name);
