@@ -15,10 +15,9 @@
 
 #include "entry/symbols.h"
 
-_Atomic(struct caller *) callers_known;
-
 static struct runtime *runtimes;                              /* by next; never freed; guarded by bind_lock */
-static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER; /* over `runtimes` and writing callers_known */
+static struct caller *callers;                                /* by next; as process_own.callers, never wiped */
+static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER; /* over `runtimes` and writing the callers */
 
 /* ---- what an object needs and defines ---- */
 
@@ -65,7 +64,7 @@ static bool defines_versions(const void *function) {
 }
 
 static bool is_ours(const void *function) {
-    return symbols_object(function) == symbols_object((const void *)&callers_known);
+    return symbols_object(function) == symbols_object((const void *)&callers);
 }
 
 /* ---- the search ---- */
@@ -188,7 +187,7 @@ static bool still_true(const struct caller *caller, const void *address) {
 }
 
 static struct caller *caller_at(const void *address) {
-    struct caller *caller = atomic_load_explicit(&callers_known, memory_order_acquire);
+    struct caller *caller = atomic_load_explicit(&process_own.callers, memory_order_acquire);
     while (caller && (uintptr_t)address - caller->low >= caller->high - caller->low) caller = caller->next;
     return caller;
 }
@@ -207,8 +206,9 @@ static struct runtime *bind(const void *address, unsigned long long unloads) {
         caller->runtime = runtime;
         atomic_init(&caller->unloads, unloads);
         /* In front of what was known of an object that is no more: the first one found counts. */
-        caller->next = atomic_load(&callers_known);
-        atomic_store_explicit(&callers_known, caller, memory_order_release);
+        caller->next = callers;
+        __atomic_store_n(&callers, caller, __ATOMIC_RELEASE);
+        atomic_store_explicit(&process_own.callers, caller, memory_order_release);
     }
     pthread_mutex_unlock(&bind_lock);
     return runtime;
@@ -216,6 +216,7 @@ static struct runtime *bind(const void *address, unsigned long long unloads) {
 
 struct runtime *callers_runtime(const void *address) {
     const int error = errno;
+    process_notice();
     unsigned long long unloads = 0;
     dl_iterate_phdr(read_unloads, &unloads);
     struct caller *caller = caller_at(address);
@@ -231,11 +232,12 @@ struct runtime *callers_runtime(const void *address) {
     return runtime;
 }
 
-void callers_after_fork(bool used) {
+void callers_after_fork(bool pooled) {
     bind_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    if (!used) return;
     for (struct runtime *runtime = runtimes; runtime; runtime = runtime->next) {
-        atomic_store(&runtime->decision, RUNTIME_DECIDED);
+        atomic_store(&runtime->decision, pooled ? RUNTIME_DECIDED : RUNTIME_UNDECIDED);
         atomic_store(&runtime->pool, NULL);
+        runtime->runtime_only = false;
     }
+    atomic_store_explicit(&process_own.callers, callers, memory_order_release);
 }

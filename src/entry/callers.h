@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "entry/process.h"
 #include "pool/pool.h"
 
 /* X(exported symbol, arguments) of the runtime door. Results are runtime codes; streams are void *. */
@@ -56,12 +57,10 @@ struct caller {
     _Atomic unsigned long long unloads; /* callers.c: objects unloaded from the process when this was last found true */
     struct caller *next;
 };
-extern _Atomic(struct caller *) callers_known;
-
 /* The runtime of the code at `address`, as last known: quick, for answers that the pool gives alone. NULL when the
  * caller is new. */
 static inline struct runtime *callers_quick(const void *address) {
-    for (struct caller *caller = atomic_load_explicit(&callers_known, memory_order_acquire); caller;
+    for (struct caller *caller = atomic_load_explicit(&process_own.callers, memory_order_acquire); caller;
          caller = caller->next)
         if ((uintptr_t)address - caller->low < caller->high - caller->low) return caller->runtime;
     return NULL;
@@ -75,7 +74,8 @@ struct runtime *callers_runtime(const void *address);
  * struct runtime, so that this can serve as a look-up. */
 void *callers_lookup(void *runtime, const char *symbol);
 
-/* In a forked child: nobody else holds our lock. Nobody is served where the parent had `used` CUDA. */
-void callers_after_fork(bool used);
+/* In a new process: nobody else holds our lock. Nobody is served where the parent was `pooled`, else all is decided
+ * anew. */
+void callers_after_fork(bool pooled);
 
 #endif

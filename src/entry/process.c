@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * Starts the figures at the first CUDA call and the pool at the first call that it could serve; lets go of both in a
- * forked child; marks the figures as ended at exit. No CUDA call is made by a constructor, a destructor or in a child.
+ * new process; marks the figures as ended at exit. No CUDA call is made by a constructor, a destructor or in a child.
  */
 #include "entry/process.h"
 
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "config/config.h"
 #include "config/log.h"
@@ -17,22 +20,23 @@
 #include "entry/captures.h"
 #include "stats/writer.h"
 
-_Atomic(struct pool_system *) process_driver_pool;
+struct process_own process_own;
 
+static struct pool_system *last_pool; /* where leak checkers find it in a child, too */
 static struct device_driver driver;
 static struct runtime_only runtime_only;
 
 enum pool_phase { POOL_UNDECIDED, POOL_RUNNING, POOL_PASSING };
 static _Atomic int phase;
-static _Atomic int reason; /* POOL_PASSING: enum poolcuda_pass_reason */
-static _Atomic bool figures_beginning, figures_begun;
+static _Atomic int reason;                                     /* POOL_PASSING: enum poolcuda_pass_reason */
+static _Atomic bool pool_begun;                                /* the device below has been touched */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER; /* over leaving POOL_UNDECIDED */
 
 void process_first_call(void) {
-    if (ENTRY_LIKELY(atomic_load_explicit(&figures_begun, memory_order_relaxed))) return;
-    atomic_store_explicit(&figures_beginning, true, memory_order_relaxed);
+    if (ENTRY_LIKELY(atomic_load_explicit(&process_own.figures_begun, memory_order_relaxed))) return;
+    process_notice();
     stats_start(config_get()->stats);
-    atomic_store_explicit(&figures_begun, true, memory_order_relaxed);
+    atomic_store_explicit(&process_own.figures_begun, true, memory_order_relaxed);
 }
 
 enum poolcuda_pass_reason process_pass_reason(void) {
@@ -56,7 +60,7 @@ int process_context(struct device_context *context) {
 }
 
 bool ENTRY_COLD process_relieve(int ordinal) {
-    struct pool_system *pool = atomic_load_explicit(&process_driver_pool, memory_order_acquire);
+    struct pool_system *pool = atomic_load_explicit(&process_own.driver_pool, memory_order_acquire);
     struct device_context context;
     /* Waiting and freeing would break a capture. */
     if (!pool || captures_any()) return false;
@@ -135,6 +139,7 @@ static void *lookup_driver(void *arg, const char *symbol) {
 }
 
 static struct pool_system *start_driver_pool(void) {
+    atomic_store(&pool_begun, true);
     const char *missing = device_driver_bind(&driver, lookup_driver, NULL);
     int version = 0;
     if (driver.call.driver_version && driver.call.driver_version(&version) == CUDA_SUCCESS)
@@ -146,7 +151,8 @@ static struct pool_system *start_driver_pool(void) {
         return decline(POOLCUDA_PASS_no_driver);
     }
     struct pool_system *system = create(&driver.ops);
-    atomic_store_explicit(&process_driver_pool, system, memory_order_release);
+    if (system) last_pool = system;
+    atomic_store_explicit(&process_own.driver_pool, system, memory_order_release);
     return system;
 }
 
@@ -156,7 +162,7 @@ struct pool_system *process_start_pool(void) {
     const int error = errno;
     pthread_mutex_lock(&start_lock);
     if (atomic_load(&phase) == POOL_UNDECIDED) start_driver_pool();
-    struct pool_system *system = atomic_load(&process_driver_pool);
+    struct pool_system *system = atomic_load(&process_own.driver_pool);
     pthread_mutex_unlock(&start_lock);
     errno = error;
     return system;
@@ -167,6 +173,7 @@ struct pool_system *process_start_runtime_pool(void *(*lookup)(void *arg, const 
     struct pool_system *system = NULL;
     pthread_mutex_lock(&start_lock);
     if (atomic_load(&phase) == POOL_UNDECIDED && permitted()) {
+        atomic_store(&pool_begun, true);
         if (runtime_only_bind(&runtime_only, lookup, arg)) {
             system = create(&runtime_only.ops);
             __atomic_store_n(&stats_header()->runtime_only, system != NULL, __ATOMIC_RELAXED);
@@ -179,29 +186,62 @@ struct pool_system *process_start_runtime_pool(void *(*lookup)(void *arg, const 
     return system;
 }
 
-/* ---- fork and exit ---- */
+/* ---- new processes and exit ---- */
 
-/* The parent's contexts are of no use in the child, and neither are its blocks; locks may be held by threads that are
- * not there. */
-static void after_fork_in_child(void) {
+enum { KNOWN_NOT, KNOWN_SOON, KNOWN };
+
+static pid_t known_by; /* the process that set `known` last */
+
+/* Locks may be held by threads that are not here. A pool of the parent's is of no use: neither are its contexts. Where
+ * it had none, this process begins as any other. */
+static void forget_parent(void) {
     start_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     symbols_after_fork();
-    const bool used = atomic_load(&figures_beginning) || atomic_load(&phase) != POOL_UNDECIDED;
-    callers_after_fork(used);
-    if (!used) return;
-    decline(POOLCUDA_PASS_forked);
-    atomic_store(&process_driver_pool, NULL);
+    const bool pooled = atomic_load(&pool_begun);
+    if (pooled) {
+        decline(POOLCUDA_PASS_forked);
+    } else {
+        atomic_store(&phase, POOL_UNDECIDED);
+    }
     captures_after_fork();
-    stats_forget_in_child();
+    stats_forget_in_child(!pooled);
+    callers_after_fork(pooled);
+}
+
+void process_notice(void) {
+    if (ENTRY_LIKELY(atomic_load_explicit(&process_own.known, memory_order_acquire) == KNOWN)) return;
+    int expected = KNOWN_NOT;
+    if (!atomic_compare_exchange_strong(&process_own.known, &expected, KNOWN_SOON)) {
+        while (atomic_load_explicit(&process_own.known, memory_order_acquire) != KNOWN) sched_yield();
+        return;
+    }
+    const int error = errno;
+    if (known_by != 0) {
+        forget_parent();
+    } else {
+        /* Where the kernel cannot, only forks are noticed. */
+        (void)madvise(&process_own, sizeof process_own, MADV_WIPEONFORK);
+    }
+    known_by = getpid();
+    atomic_store_explicit(&process_own.known, KNOWN, memory_order_release);
+    errno = error;
+}
+
+static void after_fork_in_child(void) {
+    /* Not wiped, and not noticed by an earlier handler's CUDA call. */
+    if (known_by != getpid()) memset(&process_own, 0, sizeof process_own);
+    process_notice();
 }
 
 static void __attribute__((constructor)) loaded(void) {
     const int error = errno;
+    process_notice();
     symbols_dlsym();
     pthread_atfork(NULL, NULL, after_fork_in_child);
     errno = error;
 }
 
 static void __attribute__((destructor)) unloaded(void) {
+    process_notice();
     stats_finish();
 }

@@ -19,16 +19,33 @@
 /* The answer where the driver, or this function of it, is not there. */
 #define PROCESS_NO_DRIVER CUDA_ERROR_NOT_FOUND
 
+/* What is this process's alone. It fills pages that the kernel hands zeroed to every new process, however that is made
+ * (fork, or a clone system call that nobody was told of): a child finds no pool and no runtime here, and so learns on
+ * the slow way that it is one, before anything of its parent's is touched. */
+#ifdef __x86_64__
+#define PROCESS_PAGE 4096
+#else
+#define PROCESS_PAGE 65536
+#endif
+struct process_own {
+    _Atomic(struct pool_system *) driver_pool; /* the pool over the driver; NULL while nothing is pooled */
+    _Atomic(struct caller *) callers;          /* callers.h */
+    _Atomic bool figures_begun;
+    _Atomic int known; /* process.c */
+} __attribute__((aligned(PROCESS_PAGE)));
+extern struct process_own process_own;
+
+/* In a process that is new: let go of what its parent had. Async-signal-safe; a load where that is done. Every way to
+ * the figures, the locks and the tables of the doors comes by here, or over a field above that is not zero. */
+void process_notice(void);
+
 /* The first CUDA call of the process is being made: begin the figures. A load afterwards. */
 void process_first_call(void);
 
-/* The pool over the driver; NULL while nothing is pooled. */
-extern _Atomic(struct pool_system *) process_driver_pool;
-
-/* As above, started where it can be. NULL: the call passes through, for process_pass_reason. */
+/* The pool over the driver, started where it can be. NULL: the call passes through, for process_pass_reason. */
 struct pool_system *process_start_pool(void);
 static inline struct pool_system *process_pool(void) {
-    struct pool_system *pool = atomic_load_explicit(&process_driver_pool, memory_order_acquire);
+    struct pool_system *pool = atomic_load_explicit(&process_own.driver_pool, memory_order_acquire);
     return ENTRY_LIKELY(pool) ? pool : process_start_pool();
 }
 

@@ -71,7 +71,7 @@ static inline struct pool_system *pool_of_frees(struct runtime *runtime) {
     struct pool_system *pool = quick_pool_of(runtime);
     return ENTRY_LIKELY(pool != NULL) || door_below(runtime)
                ? pool
-               : atomic_load_explicit(&process_driver_pool, memory_order_acquire);
+               : atomic_load_explicit(&process_own.driver_pool, memory_order_acquire);
 }
 
 /* A call that no door below will count. */

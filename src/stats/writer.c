@@ -131,7 +131,7 @@ void stats_finish(void) {
     guard_leave(&guard);
 }
 
-void stats_forget_in_child(void) {
+void stats_forget_in_child(bool anew) {
     const int error = errno;
     images_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     __atomic_store_n(&in_force, &static_storage, __ATOMIC_RELEASE);
@@ -147,7 +147,7 @@ void stats_forget_in_child(void) {
     static_storage.header.event_next = 0;
     memset(static_storage.header.pass_through, 0, sizeof static_storage.header.pass_through);
     static_storage.header.proc_address_lookups = static_storage.header.symbols_hooked = 0;
-    if (phase == STARTING) phase = STARTED;
+    if (phase != NOT_STARTED) phase = anew ? NOT_STARTED : STARTED;
     errno = error;
 }
 

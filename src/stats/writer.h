@@ -23,10 +23,11 @@ void stats_start(bool enabled);
 /* The process ends: mark the segment as ended and unlink it. */
 void stats_finish(void);
 
-/* In a forked child: let go of the parent's segment without touching it; figures are private from then on, and begin at
- * zero. Pointers to the parent's records stay writable and lead to private pages. Where the parent had not started, the
- * child may (stats_start), and gets a segment of its own. Async-signal-safe. */
-void stats_forget_in_child(void);
+/* In a new process: let go of the parent's segment without touching it; figures are private from then on, and begin at
+ * zero. Pointers to the parent's records stay writable and lead to private pages. With `anew`, or where the parent had
+ * not started, stats_start makes a segment of this process's own; `anew` needs a parent that has opened no pool.
+ * Async-signal-safe. */
+void stats_forget_in_child(bool anew);
 
 /* The header in force, shared or private. Never NULL. */
 struct poolcuda_header *stats_header(void);

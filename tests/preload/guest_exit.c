@@ -76,6 +76,7 @@ static void fork_amid(void) {
     if (child == 0) {
         void *p = NULL;
         alarm(20);
+        atomic_store(&hold, false); /* here: it may get figures of its own */
         cudaMalloc(&p, 4096);
         raise(SIGKILL); /* and no _exit, at which the thread sanitizer looks for its parent's threads */
     }

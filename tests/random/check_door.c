@@ -12,6 +12,6 @@
 __attribute__((visibility("default"))) const char *poolcuda_check(void);
 
 const char *poolcuda_check(void) {
-    struct pool_system *pool = atomic_load(&process_driver_pool);
+    struct pool_system *pool = atomic_load(&process_own.driver_pool);
     return pool != NULL ? pool_check(pool) : NULL;
 }

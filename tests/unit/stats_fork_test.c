@@ -31,7 +31,7 @@ static int write_in_forked_child(void *arg) {
     if (pid == 0) {
         struct poolcuda_header *parents = stats_header();
         errno = 4321;
-        stats_forget_in_child();
+        stats_forget_in_child(false);
         CHECK_EQUAL(errno, 4321);
         CHECK(stats_header() != parents, "still the parent's\n");
         CHECK_EQUAL(stats_pool_number(pool), 0);
@@ -101,7 +101,7 @@ static int start_in_forked_child(void *arg) {
     stats_pass(POOLCUDA_PASS_foreign);
     const pid_t pid = fork();
     if (pid == 0) {
-        stats_forget_in_child();
+        stats_forget_in_child(false);
         stats_start(true);
         if (stats_header()->state != POOLCUDA_RUNNING) _exit(CHILD_SKIPPED);
         shm_path_of(path, getpid());
@@ -141,7 +141,7 @@ static int fork_while_others_open(void *arg) {
         const pid_t pid = fork();
         if (pid == 0) {
             alarm(10);
-            stats_forget_in_child();
+            stats_forget_in_child(false);
             stats_start(true);
             stats_pool_gone(stats_pool_open());
             _exit(0);

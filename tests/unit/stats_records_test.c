@@ -468,7 +468,7 @@ static int keep_errno_and_heap(void *arg) {
     stats_pass(POOLCUDA_PASS_async);
     log_line(LOG_EVENT, "an event of %d bytes", 5);
     stats_finish();
-    stats_forget_in_child();
+    stats_forget_in_child(false);
     CHECK_EQUAL(errno, 4321);
     CHECK_EQUAL(mallinfo2().uordblks, heap);
     return 0;
