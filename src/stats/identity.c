@@ -33,17 +33,23 @@ uint64_t identity_parse_start_ticks(const char *stat, size_t length) {
 }
 
 /* 0 when it cannot be read; errno says why. */
-static uint64_t read_start_ticks(const char *path) {
+static uint64_t read_start_ticks(int folder, const char *path) {
     char text[1024];
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return 0;
     const ssize_t length = read(fd, text, sizeof text);
     close(fd);
     return length > 0 ? identity_parse_start_ticks(text, (size_t)length) : 0;
 }
 
+/* Through the folder: under a user-mode emulator the path of the file itself leads to one of the emulator's making,
+ * with another time than other processes see. */
 uint64_t identity_own_start_ticks(void) {
-    return read_start_ticks("/proc/self/stat");
+    const int folder = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return 0;
+    const uint64_t ticks = read_start_ticks(folder, "stat");
+    close(folder);
+    return ticks;
 }
 
 uint64_t identity_pid_namespace(void) {
@@ -71,6 +77,6 @@ bool identity_gone(uint32_t pid, uint64_t start_ticks) {
     if (pid == 0 || pid > INT32_MAX) return false;
     if (kill((pid_t)pid, 0) < 0 && errno == ESRCH) return true;
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    const uint64_t now = read_start_ticks(path);
+    const uint64_t now = read_start_ticks(AT_FDCWD, path);
     return now != 0 && start_ticks != 0 && now != start_ticks;
 }

@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 GUESTS = os.environ["PRELOAD_GUESTS"].split(":")
 LIBRARY = os.environ["PRELOAD_LIBRARY"]
 SIM = os.environ["PRELOAD_SIM"]
+EMULATOR = os.environ.get("PRELOAD_EMULATOR", "").split()  # what runs guests of another processor, with its arguments
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
@@ -31,10 +32,22 @@ def environment(pool=True, variables=None, beside=(), sim=SIM):
     return result
 
 
+def launch(command, variables):
+    """What subprocess takes to start a guest in this environment."""
+    command = [built(command[0]), *command[1:]]
+    if not EMULATOR:
+        return {"args": command, "env": variables}
+    # The dynamic linker's variables are the guest's: the emulator is a program of this machine.
+    linkers = [name for name in variables if name.startswith("LD_")]
+    inside = [word for name in linkers for word in ("-E", f"{name}={variables[name]}")]
+    outside = {name: value for name, value in variables.items() if name not in linkers}
+    return {"args": [*EMULATOR, *inside, *command], "env": outside}
+
+
 def run(command, pool=True, variables=None, beside=(), sim=SIM, status=0):
     """Output of a guest that ends by itself; with `status`, its exit status is checked (None: any)."""
-    done = subprocess.run([built(command[0]), *command[1:]], env=environment(pool, variables, beside, sim),
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(**launch(command, environment(pool, variables, beside, sim)), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=120)
     if status is not None:
         assert done.returncode == status, f"{command}: status {done.returncode}, not {status}\n{done.stdout}\n{done.stderr}"
     assert done.stderr == "", f"{command}: on stderr:\n{done.stderr}"
@@ -56,8 +69,8 @@ class Guest:
     """A guest that says `ready` and waits while its figures are read."""
 
     def __init__(self, command, variables=None, beside=(), sim=SIM, pool=True):
-        self.process = subprocess.Popen([built(command[0]), *command[1:]], env=environment(pool, variables, beside, sim),
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(**launch(command, environment(pool, variables, beside, sim)), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.lines = []
 
     def __enter__(self):
@@ -91,7 +104,8 @@ class Guest:
 def figures(pid):
     """The figures of a process as a dict, None when it has no segment."""
     environment_of_reader = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    done = subprocess.run([built("preload_figures"), str(pid)], env=environment_of_reader, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(**launch(["preload_figures", str(pid)], environment_of_reader), capture_output=True, text=True,
+                          timeout=60)
     if done.returncode == 1:
         return None
     assert done.returncode == 0, done.stderr

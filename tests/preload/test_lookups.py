@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from preload import GUESTS, SIM, SOURCE, Guest, built, environment, expect, run, same
+from preload import GUESTS, SIM, SOURCE, Guest, built, environment, expect, launch, run, same
 from tap import case, main, skip
 
 HERE = ":".join([SIM, *GUESTS])
@@ -20,7 +20,7 @@ def look_up_versions(pool, variables=None):
     symbols = hooked_names()
     bases = sorted({re.sub(r"(_v\d)?(_ptsz)?$", "", symbol) for symbol in symbols})
     names = sorted(set(symbols) | set(bases) | {"cuInit", "cuStreamGetId", "cuNoSuchFunction"})
-    done = subprocess.run([built(LEVELS[0]), "versions"], env=environment(pool, variables), input="\n".join(names),
+    done = subprocess.run(**launch([LEVELS[0], "versions"], environment(pool, variables)), input="\n".join(names),
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
