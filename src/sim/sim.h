@@ -124,6 +124,9 @@ int sim_race_text(const struct sim_race *race, char *text, size_t size);
  * but is no work: noted in the legacy stream, it does not order blocking streams after each other, as what CUDA itself
  * allocates and frees there would.
  *
+ * Memory opened from another process is a block of this one, from right after it was opened until right before it is
+ * closed; what the other process does is not seen.
+ *
  * Right after cudaMalloc returned: all that used these bytes before must be observed complete. The block ends with the
  * current context, if it is not freed before. */
 int sim_block_allocated(uint64_t address, size_t bytes);

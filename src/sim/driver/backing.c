@@ -21,6 +21,7 @@ CUresult backing_start(struct device *device) {
     device->chunk_taken = calloc(BITS_WORDS(chunks), sizeof(uint64_t));
     device->touched = calloc(chunks, sizeof(*device->touched));
     device->memory_file = memfd_create("simulated-gpu", MFD_CLOEXEC);
+    device->memory_file_identity = shares_file_identity(device->memory_file);
     if (device->chunk_taken == NULL || device->touched == NULL || device->memory_file < 0 ||
         ftruncate(device->memory_file, (off_t)bytes) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -79,6 +80,30 @@ void backing_give(struct device *device, uint64_t address, size_t chunks, bool c
     bits_set_run(device->chunk_taken, first, chunks, false);
     if (first < device->lowest_free) device->lowest_free = first;
     if (charged) backing_discharge(device, chunks << CHUNK_SHIFT);
+}
+
+/* What the simulator sees at the chunks; false, with nothing changed, when the process can have no more mappings. */
+static bool show(const struct device *device, uint64_t address, size_t chunks, int file, uint64_t offset) {
+    char *const place = device->shadow + (address - device->base);
+    const size_t bytes = chunks << CHUNK_SHIFT;
+    const int flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
+    if (mmap(place, bytes, PROT_READ | PROT_WRITE, flags, file, (off_t)offset) == MAP_FAILED) return false;
+    madvise(place, bytes, MADV_DONTDUMP);
+    return true;
+}
+
+uint64_t backing_map(struct device *device, int file, uint64_t offset, size_t chunks) {
+    const uint64_t address = backing_take(device, chunks, false);
+    if (address == 0 || show(device, address, chunks, file, offset)) return address;
+    backing_give(device, address, chunks, false);
+    return 0;
+}
+
+void backing_unmap(struct device *device, uint64_t address, size_t chunks) {
+    /* As long as the other's memory is to be seen there, giving the chunks back would clear that. */
+    if (shares_file_is(device->memory_file, device->memory_file_identity) &&
+        show(device, address, chunks, device->memory_file, address - device->base))
+        backing_give(device, address, chunks, false);
 }
 
 struct device *backing_device(uint64_t address) {

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* The header as the driver itself sees it: every revision of a name, and no macro that renames one to another. */
 #define __CUDA_API_VERSION_INTERNAL
@@ -44,6 +45,7 @@ struct graph;
 struct graph_memory;
 struct green;
 struct node;
+struct opened_memory;
 struct operation;
 struct pool;
 struct pool_arena;
@@ -184,6 +186,50 @@ bool symbols_is_missing(const struct name_entry *entry);
 /* dlsym does not find it any more. */
 void exports_hide_missing(void);
 
+/* ---- shares.c: how one process reaches device memory of another ---- */
+
+/* What a descriptor is of, should the program close it and get its number again. */
+struct file_identity {
+    dev_t device;
+    ino_t inode; /* 0: of nothing */
+};
+struct file_identity shares_file_identity(int descriptor);
+bool shares_file_is(int descriptor, struct file_identity file);
+
+/* Never the same for two processes. */
+struct shares_process {
+    unsigned char name[16];
+};
+
+/* What travels between processes, in 64 bytes. */
+struct shares_handle {
+    char mark[8];
+    struct shares_process process;
+    uint64_t address, buffer_id;
+    uint64_t device; /* on the machine */
+    uint64_t unused;
+    uint64_t checksum;
+};
+
+void shares_seal(struct shares_handle *handle, const char *mark);
+/* False for what was not sealed with this mark. */
+bool shares_read(struct shares_handle *handle, const void *bytes, const char *mark);
+
+/* Where memory lies in the file of its device. */
+struct shares_place {
+    int64_t device;  /* on the machine */
+    uint64_t offset; /* of its first chunk */
+    uint64_t inside; /* from there to its first byte */
+    uint64_t bytes;
+};
+
+/* From now on other processes may ask for memory of this one; its name. */
+bool shares_start(struct shares_process *process);
+bool shares_is_self(const struct shares_process *process);
+/* Asks the process that made the handle; the file, to be closed, or -1 where it or the memory is gone. Waits for that
+ * process: no lock may be held. */
+int shares_ask(const struct shares_handle *handle, struct shares_place *place);
+
 /* ---- devices.c ---- */
 
 /* Bytes of memory of graphs: allocated, and taken from the device; with the most since they were last set back. */
@@ -206,6 +252,7 @@ struct device {
     uint64_t base;
     char *shadow;
     int memory_file;
+    struct file_identity memory_file_identity;
     size_t chunk_count;        /* of the address range, which is larger than the memory */
     uint64_t *chunk_taken;     /* a bit each; memory_lock */
     size_t lowest_free;        /* no chunk before it is free; memory_lock */
@@ -265,6 +312,7 @@ struct context {
     size_t slab_count, slab_capacity;
     size_t slab_roomy; /* those before it are full */
     bool lazy_taken;
+    size_t driver_bytes; /* of its device, taken by the driver for itself */
 };
 
 extern struct handle_table context_table;
@@ -288,6 +336,9 @@ uint64_t backing_take(struct device *device, size_t chunks, bool charged);
 void backing_give(struct device *device, uint64_t address, size_t chunks, bool charged);
 bool backing_charge(struct device *device, size_t bytes);
 void backing_discharge(struct device *device, size_t bytes);
+/* Memory of another process, at an address of the device's; 0 when there is none. */
+uint64_t backing_map(struct device *device, int file, uint64_t offset, size_t chunks);
+void backing_unmap(struct device *device, uint64_t address, size_t chunks);
 
 /* Where the simulator reads and writes the memory at `address`: for a host address that address itself. */
 char *backing_pointer(uint64_t address);
@@ -302,7 +353,8 @@ enum allocation_kind {
     ALLOCATION_MANAGED,
     ALLOCATION_HOST,
     ALLOCATION_REGISTERED,
-    ALLOCATION_GRAPH /* what nodes of graphs allocate: an address, and memory once it is launched */
+    ALLOCATION_GRAPH, /* what nodes of graphs allocate: an address, and memory once it is launched */
+    ALLOCATION_OPENED /* memory of another process */
 };
 
 struct allocation {
@@ -319,9 +371,10 @@ struct allocation {
         struct slab *slab;                 /* PLAIN below 2 MiB */
         struct pool_block *block;          /* POOL */
         struct graph_memory *graph_memory; /* GRAPH */
+        struct opened_memory *opened;      /* OPENED */
     };
     struct pool *pool;
-    size_t taken_bytes;                      /* PLAIN from 2 MiB, GRAPH, HOST, MANAGED: size of the range */
+    size_t taken_bytes;                      /* PLAIN from 2 MiB, GRAPH, HOST, MANAGED, OPENED: size of the range */
     struct allocation *previous, *following; /* of the context */
 };
 
@@ -338,6 +391,9 @@ bool memory_may_use(const struct allocation *allocation, const struct context *c
 /* Gives back one allocation of any kind but REGISTERED. */
 void memory_discard(struct allocation *allocation);
 
+/* Memory that the driver takes for itself, until the context goes; false when there is none. Under the lock. */
+bool memory_take_for_driver(struct context *context, size_t bytes);
+
 /* What a context leaves behind when it goes. Takes the lock. */
 void memory_context_discard(struct context *context);
 
@@ -347,6 +403,11 @@ CUresult memory_check_range(uint64_t address, size_t bytes);
 bool memory_accessible(const struct context *context, uint64_t address, size_t bytes);
 /* Host memory that CUDA knows to be pinned or managed. Takes the lock. */
 bool memory_is_pinned(uint64_t address);
+
+/* ---- ipc.c: memory that another process opens by a handle ---- */
+
+/* Unmaps it, whatever its count. Under memory_lock. */
+void ipc_discard(struct allocation *allocation);
 
 /* ---- pools.c: memory pools; async.c: allocation in the order of a stream ---- */
 

@@ -1,75 +1,172 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handles that give memory to another process. They are made and told apart; memory of another process is not opened.
+ * Memory that is given to other processes by handles of 64 bytes, and memory of others that is opened by them. A handle
+ * names the allocation, which its own process looks up when it is opened: one that was freed, or of a process that is
+ * gone, opens nothing. Below 2 MiB the whole slab is mapped, though only the block may be used. What is opened stays
+ * readable whatever its own process does: free it, which CUDA leaves undefined, or end.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "driver.h"
 
-/* In the 64 bytes of a CUipcMemHandle. */
-struct shared_memory {
-    char mark[8];
-    int64_t process;
-    uint64_t buffer_id, address, bytes;
-    int64_t device;
+/* What this process opened. */
+struct opened_memory {
+    struct shares_process process;
+    uint64_t buffer_id, device; /* there */
+    unsigned count;
+    struct allocation *allocation;
+    struct opened_memory *next;
 };
 
-_Static_assert(sizeof(struct shared_memory) <= sizeof(CUipcMemHandle), "fits the handle");
+_Static_assert(sizeof(struct shares_handle) == sizeof(CUipcMemHandle), "is the handle");
 
 static const char mark[8] = "SIM-IPC";
+static struct opened_memory *all_opened; /* memory_lock */
+
+/* What every one of these calls answers first. */
+static CUresult enter(const struct thread *thread, struct context **context) {
+    const CUresult result = context_current(thread, context);
+    return result == CUDA_SUCCESS ? capture_refuse_unsafe(thread) : result;
+}
 
 /* The handle of the whole allocation, wherever the address points into it. */
 static CUresult get_memory_handle(const struct thread *thread, CUipcMemHandle *handle, CUdeviceptr address) {
     struct context *context;
-    CUresult result = context_current(thread, &context);
+    CUresult result = enter(thread, &context);
     if (result != CUDA_SUCCESS) return result;
     if (handle == NULL) return CUDA_ERROR_INVALID_VALUE;
-    result = capture_refuse_unsafe(thread);
-    if (result != CUDA_SUCCESS) return result;
-    struct shared_memory shared = {.process = getpid()};
-    memcpy(shared.mark, mark, sizeof(mark));
+    struct shares_handle made = {.unused = 0};
+    if (!shares_start(&made.process)) return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&memory_lock);
     const struct allocation *const allocation = memory_find(address);
-    if (allocation == NULL || allocation->kind != ALLOCATION_PLAIN) {
+    if (allocation == NULL || allocation->kind != ALLOCATION_PLAIN || allocation->leaving) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
-        shared.buffer_id = allocation->buffer_id;
-        shared.address = allocation->address;
-        shared.bytes = allocation->bytes;
-        shared.device = allocation->device->physical;
+        made.address = allocation->address;
+        made.buffer_id = allocation->buffer_id;
+        made.device = (uint64_t)allocation->device->physical;
     }
     pthread_mutex_unlock(&memory_lock);
     if (result != CUDA_SUCCESS) return result;
-    memset(handle, 0, sizeof(*handle));
-    memcpy(handle, &shared, sizeof(shared));
+    shares_seal(&made, mark);
+    memcpy(handle, &made, sizeof(*handle));
     return CUDA_SUCCESS;
 }
 DRIVER_CALL(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address),
             get_memory_handle(thread, handle, address))
 
-static CUresult open_memory_handle(const struct thread *thread, const CUdeviceptr *address,
-                                   const CUipcMemHandle *handle) {
+/* Opened memory. */
+
+static bool is_of(const struct opened_memory *opened, const struct shares_handle *handle) {
+    return memcmp(&opened->process, &handle->process, sizeof(opened->process)) == 0 && opened->device == handle->device;
+}
+
+/* One context of a device may open what lies on a device of another process. False where the answer is not known yet.
+ * Under memory_lock. */
+static bool open_again(const struct context *context, const struct shares_handle *handle, CUdeviceptr *address,
+                       CUresult *result) {
+    for (struct opened_memory *opened = all_opened; opened != NULL; opened = opened->next) {
+        const struct allocation *const allocation = opened->allocation;
+        if (!is_of(opened, handle) || allocation->context->device != context->device) continue;
+        if (allocation->context != context) {
+            *result = CUDA_ERROR_INVALID_HANDLE;
+            return true;
+        }
+        if (opened->buffer_id != handle->buffer_id || allocation->leaving) continue;
+        opened->count++;
+        *address = allocation->address;
+        *result = CUDA_SUCCESS;
+        return true;
+    }
+    return false;
+}
+
+static struct device *device_on_machine(int64_t physical) {
+    for (int i = 0; i < device_count; i++)
+        if (devices[i].physical == physical) return &devices[i];
+    return NULL;
+}
+
+/* Under memory_lock. */
+static CUresult map(struct context *context, const struct shares_handle *handle, int file,
+                    const struct shares_place *place, CUdeviceptr *address) {
+    struct device *const device = device_on_machine(place->device);
+    if (device == NULL) return CUDA_ERROR_INVALID_VALUE;
+    struct opened_memory *const opened = calloc(1, sizeof(*opened));
+    if (opened == NULL) return CUDA_ERROR_MAP_FAILED;
+    const size_t chunks = (place->inside + place->bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
+    const uint64_t first = backing_map(device, file, place->offset, chunks);
+    struct allocation *const allocation =
+        first != 0 ? memory_add(first + place->inside, place->bytes, ALLOCATION_OPENED, device, context) : NULL;
+    if (allocation == NULL) {
+        if (first != 0) backing_unmap(device, first, chunks);
+        free(opened);
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    *opened = (struct opened_memory){handle->process, handle->buffer_id, handle->device, 1, allocation, all_opened};
+    all_opened = opened;
+    allocation->opened = opened;
+    allocation->taken_bytes = chunks << CHUNK_SHIFT;
+    *address = allocation->address;
+    return CUDA_SUCCESS;
+}
+
+static CUresult open_memory_handle(const struct thread *thread, CUdeviceptr *address, const CUipcMemHandle *handle) {
     struct context *context;
-    CUresult result = context_current(thread, &context);
+    CUresult result = enter(thread, &context);
     if (result != CUDA_SUCCESS) return result;
-    if (address == NULL) return CUDA_ERROR_INVALID_VALUE;
-    result = capture_refuse_unsafe(thread);
-    if (result != CUDA_SUCCESS) return result;
-    struct shared_memory shared;
-    memcpy(&shared, handle, sizeof(shared));
-    if (memcmp(shared.mark, mark, sizeof(mark)) != 0) return CUDA_ERROR_INVALID_VALUE;
-    return shared.process == getpid() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_SUPPORTED;
+    struct shares_handle wanted;
+    if (address == NULL || !shares_read(&wanted, handle, mark)) return CUDA_ERROR_INVALID_VALUE;
+    if (shares_is_self(&wanted.process)) return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&memory_lock);
+    const bool known = open_again(context, &wanted, address, &result);
+    pthread_mutex_unlock(&memory_lock);
+    if (known) return result;
+    struct shares_place place;
+    const int file = shares_ask(&wanted, &place);
+    if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    /* Another thread may have opened it meanwhile. */
+    if (!open_again(context, &wanted, address, &result)) result = map(context, &wanted, file, &place, address);
+    pthread_mutex_unlock(&memory_lock);
+    close(file);
+    return result;
 }
 DRIVER_CALL(cuIpcOpenMemHandle, (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags),
             ((void)flags, open_memory_handle(thread, address, &handle)))
 DRIVER_CALL(cuIpcOpenMemHandle_v2, (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags),
             ((void)flags, open_memory_handle(thread, address, &handle)))
 
-/* Nothing was ever opened. */
-static CUresult close_memory_handle(const struct thread *thread) {
-    struct context *context;
-    const CUresult result = context_current(thread, &context);
-    return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+void ipc_discard(struct allocation *allocation) {
+    struct opened_memory **link = &all_opened;
+    while (*link != allocation->opened) link = &(*link)->next;
+    *link = allocation->opened->next;
+    free(allocation->opened);
+    backing_unmap(allocation->device, allocation->address & ~(uint64_t)(CHUNK_BYTES - 1),
+                  allocation->taken_bytes >> CHUNK_SHIFT);
 }
-DRIVER_CALL(cuIpcCloseMemHandle, (CUdeviceptr address), ((void)address, close_memory_handle(thread)))
+
+/* The last close waits, as a free does. */
+static CUresult close_memory_handle(const struct thread *thread, CUdeviceptr address) {
+    struct context *context;
+    const CUresult result = enter(thread, &context);
+    if (result != CUDA_SUCCESS) return result;
+    pthread_mutex_lock(&memory_lock);
+    struct allocation *const allocation = memory_find(address);
+    if (allocation == NULL || allocation->kind != ALLOCATION_OPENED || allocation->address != address ||
+        allocation->leaving) {
+        pthread_mutex_unlock(&memory_lock);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct context *const owner = --allocation->opened->count == 0 ? allocation->context : NULL;
+    const uint64_t buffer_id = allocation->buffer_id;
+    allocation->leaving = owner != NULL;
+    pthread_mutex_unlock(&memory_lock);
+    if (owner == NULL) return CUDA_SUCCESS;
+    if (settings.free_waits) scheduler_wait_context(owner);
+    async_discard(address, buffer_id, NULL);
+    return CUDA_SUCCESS;
+}
+DRIVER_CALL(cuIpcCloseMemHandle, (CUdeviceptr address), close_memory_handle(thread, address))

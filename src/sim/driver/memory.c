@@ -203,6 +203,9 @@ void memory_discard(struct allocation *allocation) {
     case ALLOCATION_HOST:
         munmap((void *)(uintptr_t)allocation->address, allocation->taken_bytes);
         break;
+    case ALLOCATION_OPENED:
+        ipc_discard(allocation);
+        break;
     case ALLOCATION_REGISTERED:
     case ALLOCATION_POOL:
         break;
@@ -210,10 +213,17 @@ void memory_discard(struct allocation *allocation) {
     memory_remove(allocation);
 }
 
+bool memory_take_for_driver(struct context *context, size_t bytes) {
+    if (!backing_charge(context->device, bytes)) return false;
+    context->driver_bytes += bytes;
+    return true;
+}
+
 void memory_context_discard(struct context *context) {
     pthread_mutex_lock(&memory_lock);
     while (context->allocations != NULL) memory_discard(context->allocations);
-    if (context->lazy_taken) backing_discharge(context->device, (size_t)settings.lazy_mb << 20);
+    backing_discharge(context->device, context->driver_bytes);
+    context->driver_bytes = 0;
     context->lazy_taken = false;
     free(context->slabs);
     free(context->slab_runs);
@@ -243,6 +253,8 @@ bool memory_may_use(const struct allocation *allocation, const struct context *c
         return pool_may_access(allocation->pool, context->device);
     case ALLOCATION_GRAPH:
         return (allocation->graph_memory->readers_writers >> context->device->ordinal & 1) != 0;
+    case ALLOCATION_OPENED:
+        return allocation->context == context;
     default:
         return true;
     }
