@@ -62,14 +62,10 @@ static CUipcMemHandle export(const struct peer *peer, CUdeviceptr address) {
     return answer.handle;
 }
 
-static void end_peer(const struct peer *peer) {
-    close(peer->connection);
-    assert_int_equal(waitpid(peer->process, NULL, 0), peer->process);
-}
-
 static void kill_peer(const struct peer *peer) {
     assert_int_equal(kill(peer->process, SIGKILL), 0);
     assert_int_equal(waitpid(peer->process, NULL, 0), peer->process);
+    close(peer->connection);
 }
 
 static CUdeviceptr open_well(CUipcMemHandle handle) {
@@ -118,7 +114,7 @@ static void both_see_the_same_bytes(void **state) {
     assert_int_equal(byte_at(opened + 4096), 9);
     assert_int_equal(byte_at(opened + 4097), 8);
     CHECK(cuIpcCloseMemHandle(opened));
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void add_one(void *argument, void *const *pointers) {
@@ -148,7 +144,7 @@ static void kernels_and_copies_reach_it(void **state) {
     CHECK_CODE(cuMemsetD8(opened + 2999, 0, 2), CUDA_ERROR_INVALID_VALUE);
     CHECK((CUresult)sim_launch(&outside, NULL));
     CHECK_CODE(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void small_block_is_opened_at_its_own_base(void **state) {
@@ -170,7 +166,7 @@ static void small_block_is_opened_at_its_own_base(void **state) {
     assert_int_equal(base, opened);
     assert_int_equal(size, 4000);
     CHECK_CODE(cuMemGetAddressRange(&base, &size, opened + 4000), CUDA_ERROR_NOT_FOUND);
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void attributes_are_those_of_device_memory(void **state) {
@@ -189,7 +185,7 @@ static void attributes_are_those_of_device_memory(void **state) {
     CHECK_CODE(cuMemFree(opened), CUDA_ERROR_INVALID_VALUE);
     CHECK_CODE(cuMemFreeAsync(opened, NULL), CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemsetD8(opened, 1, 1000));
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void opened_twice_it_is_closed_twice(void **state) {
@@ -218,7 +214,7 @@ static void opened_twice_it_is_closed_twice(void **state) {
     assert_int_equal(ASK(&peer, READ, .address = theirs), 5);
     CHECK(cuMemFree(own));
     assert_int_equal(ASK(&peer, READ, .address = theirs), 5);
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void last_close_waits_for_work_on_it(void **state) {
@@ -235,7 +231,7 @@ static void last_close_waits_for_work_on_it(void **state) {
     CHECK(cuIpcCloseMemHandle(opened));
     assert_int_equal(ASK(&peer, READ, .address = theirs), 3);
     CHECK(cuStreamDestroy(stream));
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void own_handle_answers_201(void **state) {
@@ -270,7 +266,7 @@ static void what_no_driver_made_answers_1(void **state) {
         CHECK_CODE(cuIpcOpenMemHandle(&opened, changed, 1), CUDA_ERROR_INVALID_VALUE);
     }
     open_well(handle);
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void handle_is_the_allocations_as_long_as_it_lives(void **state) {
@@ -292,7 +288,7 @@ static void handle_is_the_allocations_as_long_as_it_lives(void **state) {
     open_well(second);
     ASK(&peer, RESET, .address = 0);
     CHECK_CODE(cuIpcOpenMemHandle(&opened, first, 1), CUDA_ERROR_INVALID_VALUE);
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void freed_by_its_owner_it_stays_readable(void **state) {
@@ -307,7 +303,7 @@ static void freed_by_its_owner_it_stays_readable(void **state) {
     CHECK(cuMemsetD8(opened, 2, 4 << 20));
     assert_int_equal(byte_at(opened), 2);
     CHECK(cuIpcCloseMemHandle(opened));
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void killed_owners_memory_stays_but_opens_no_more(void **state) {
@@ -320,7 +316,8 @@ static void killed_owners_memory_stays_but_opens_no_more(void **state) {
     const CUipcMemHandle handle = export(&peer, closed);
     const CUdeviceptr opened = open_well(export(&peer, theirs));
     ASK(&peer, SPAWN, .address = 0); /* a child of it goes on */
-    kill_peer(&peer);
+    assert_int_equal(kill(peer.process, SIGKILL), 0);
+    assert_int_equal(waitpid(peer.process, NULL, 0), peer.process);
     assert_int_equal(byte_at(opened), 6);
     CHECK_CODE(cuIpcOpenMemHandle(&other, handle, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemsetD8(opened, 7, 4096));
@@ -348,12 +345,11 @@ static void many_processes_open_one(void **state) {
         assert_int_equal(ASK(&peers[0], READ, .address = opened[0] + (uint64_t)i), 10 + i);
     }
     kill_peer(&peers[0]);
-    close(peers[0].connection);
     assert_int_equal(byte_at(own), 10);
     ASK(&peers[1], CLOSE, .address = opened[1]);
     assert_int_equal(ASK(&peers[2], READ, .address = opened[2]), 10);
-    end_peer(&peers[1]);
-    end_peer(&peers[2]);
+    kill_peer(&peers[1]);
+    kill_peer(&peers[2]);
 }
 
 static void second_context_of_a_device_answers_400(void **state) {
@@ -381,7 +377,7 @@ static void second_context_of_a_device_answers_400(void **state) {
     CHECK(cuCtxSetCurrent(second));
     open_well(handle);
     CHECK(cuCtxDestroy(second));
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static void goes_with_its_context(void **state) {
@@ -397,7 +393,7 @@ static void goes_with_its_context(void **state) {
     CHECK_CODE(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(ASK(&peer, READ, .address = theirs), 5);
     assert_int_equal(byte_at(open_well(handle)), 5);
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 /* A program that closes what it did not open loses the sharing, but never gives other files away. */
@@ -413,7 +409,7 @@ static void descriptors_that_the_program_reused_are_never_served(void **state) {
     ASK(&peer, TAKE_FILES, .address = 0);
     for (int i = 0; i < 2; i++) CHECK_CODE(cuIpcOpenMemHandle(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(ASK(&peer, READ, .address = theirs), 4);
-    end_peer(&peer);
+    kill_peer(&peer);
 }
 
 static const struct CMUnitTest tests[] = {
