@@ -28,12 +28,13 @@ static bool started;
 static pid_t loaded_by;
 static _Atomic(pid_t) initialised_by;
 
-/* A set failure or delay of a name. */
+/* A set failure, delay or need of a name. */
 struct rule {
     struct rule *next;
     uint64_t call; /* which one fails, from 1; 0: every one */
     CUresult answer;
     uint32_t microseconds;
+    size_t bytes; /* of device memory that each call takes */
     _Atomic(uint64_t) seen;
     bool applies[NAME_COUNT];
 };
@@ -74,6 +75,15 @@ static void latency_read(const char *entry) {
         rule_refuse("SIM_LATENCY", entry, "NAME:MICROSECONDS");
 }
 
+static void takes_read(const char *entry) {
+    char name[64];
+    unsigned mib;
+    if (sscanf(entry, "%63[^:]:%u", name, &mib) == 2)
+        rule_add(name)->bytes = (size_t)mib << 20;
+    else
+        rule_refuse("SIM_TAKES", entry, "NAME:MIB");
+}
+
 /* What the driver lacks cannot be found by a look-up; called all the same, it answers as what is not simulated. */
 static void missing_read(void) {
     char name[64];
@@ -94,13 +104,28 @@ static void rules_read(void) {
     while (settings_next_entry(&list, entry, sizeof(entry))) failure_read(entry);
     list = settings.latency;
     while (settings_next_entry(&list, entry, sizeof(entry))) latency_read(entry);
+    list = settings.takes;
+    while (settings_next_entry(&list, entry, sizeof(entry))) takes_read(entry);
     missing_read();
+}
+
+/* Where no context is current, the first device gives it for good. */
+static bool rule_take(const struct rule *rule) {
+    if (rule->bytes == 0) return true;
+    struct context *context;
+    if (context_current(entry_current_thread(), &context) != CUDA_SUCCESS) context = NULL;
+    pthread_mutex_lock(&memory_lock);
+    const bool taken =
+        context != NULL ? memory_take_for_driver(context, rule->bytes) : backing_charge(&devices[0], rule->bytes);
+    pthread_mutex_unlock(&memory_lock);
+    return taken;
 }
 
 CUresult entry_apply_rules(enum driver_name name) {
     for (struct rule *rule = rules; rule != NULL; rule = rule->next) {
         if (!rule->applies[name]) continue;
         entry_delay(rule->microseconds);
+        if (!rule_take(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
         if (rule->answer == CUDA_SUCCESS) continue;
         const uint64_t call = atomic_fetch_add(&rule->seen, 1) + 1;
         if (rule->call == 0 || rule->call == call) return rule->answer;

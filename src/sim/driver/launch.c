@@ -25,7 +25,7 @@ static CUresult take_lazy_memory(struct context *context) {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&memory_lock);
     if (!context->lazy_taken) {
-        context->lazy_taken = backing_charge(context->device, (size_t)settings.lazy_mb << 20);
+        context->lazy_taken = memory_take_for_driver(context, (size_t)settings.lazy_mb << 20);
         if (!context->lazy_taken) result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_unlock(&memory_lock);

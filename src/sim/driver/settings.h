@@ -30,6 +30,8 @@
     TEXT(missing, "SIM_MISSING", "names that the driver lacks: NAME,...")                                            \
     TEXT(fail, "SIM_FAIL", "calls that fail: NAME:N:CODE,...: call N (from 1; * for every) of NAME answers CODE")    \
     TEXT(latency, "SIM_LATENCY", "time that calls take: NAME:MICROSECONDS,...")                                      \
+    TEXT(takes, "SIM_TAKES",                                                                                         \
+         "device memory that every call of a name takes until the current context ends: NAME:MIB,...")               \
     TEXT(counts_file, "SIM_COUNTS_FILE", "file that gets the number of calls of every name at exit")
 
 struct settings {

@@ -122,6 +122,14 @@ def memory_ends_at_the_limit():
 
 
 @case
+def calls_take_the_memory_that_is_set():
+    words = "init", "current", "query", "query", "query", "alloc:60"
+    equal(codes(*words, SIM_MEMORY_MB="100", SIM_TAKES="cuStreamQuery:40"), [0, 0, 0, 0, 2, 2])
+    equal(codes(*words, SIM_MEMORY_MB="100", SIM_TAKES="cuStreamQuery:10"), [0, 0, 0, 0, 0, 0])
+    assert "SIM_TAKES" in run("init", SIM_TAKES="cuStreamQuery:some").stderr
+
+
+@case
 def an_old_driver_lacks_what_came_later():
     answers = lines("init", "version", "find:cuCtxRecordEvent", "find:cuMemAllocAsync", "find:cuMemAlloc", "record",
                     SIM_DRIVER_VERSION="12000")
