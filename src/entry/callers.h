@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "entry/objects.h"
 #include "entry/process.h"
 #include "pool/pool.h"
 
@@ -38,8 +39,9 @@ struct runtime {
         CALLERS_FUNCTIONS(CALLERS_FIELD) /* NULL where it lacks one; cudaMalloc and cudaFree are there */
 #undef CALLERS_FIELD
     } real;
-    const void *object; /* start of the object that holds its cudaMalloc */
-    int version;        /* as cudaRuntimeGetVersion gives it, 0 when unknown */
+    uintptr_t object; /* start of the object that it is */
+    int version;      /* as cudaRuntimeGetVersion gives it, 0 when unknown */
+    bool interposed;  /* a function above is somebody else's, which is to see every call */
 
     /* The pool that the door may serve this runtime's callers from; NULL: not decided, or every call goes to the
      * runtime. */
@@ -52,17 +54,18 @@ struct runtime {
 
 /* Code of one object of the process and the runtime it is bound to. */
 struct caller {
-    uintptr_t low, high;
+    struct objects_extent extent;
     struct runtime *runtime;
     _Atomic unsigned long long unloads; /* callers.c: objects unloaded from the process when this was last found true */
     struct caller *next;
 };
+
 /* The runtime of the code at `address`, as last known: quick, for answers that the pool gives alone. NULL when the
  * caller is new. */
 static inline struct runtime *callers_quick(const void *address) {
     for (struct caller *caller = atomic_load_explicit(&process_own.callers, memory_order_acquire); caller;
          caller = caller->next)
-        if ((uintptr_t)address - caller->low < caller->high - caller->low) return caller->runtime;
+        if (objects_within(&caller->extent, address)) return caller->runtime;
     return NULL;
 }
 

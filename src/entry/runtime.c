@@ -45,7 +45,7 @@ static struct pool_system *decide(struct runtime *runtime) {
         }
     }
     struct pool_system *pool = process_start_pool();
-    if (!pool || runtime->version < FIRST_VERSION) return decided(runtime, NULL);
+    if (!pool || runtime->interposed || runtime->version < FIRST_VERSION) return decided(runtime, NULL);
     /* Not initialised yet, or not over the driver that the pool is over. */
     return door_below(runtime) ? decided(runtime, pool) : undecided(runtime);
 }

@@ -8,11 +8,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "config/log.h"
+#include "entry/objects.h"
 #include "entry/process.h"
 #include "stats/writer.h"
 
@@ -86,30 +87,21 @@ entry_dlsym_function *ENTRY_BEFORE_SANITIZER symbols_dlsym(void) {
 /* ---- the driver ---- */
 
 static pthread_mutex_t find_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *driver_library;                  /* written before entry_driver_found */
-static const void *driver_object;             /* its base */
+static struct objects_extent driver;          /* written before entry_driver_found */
 static const void *alias[ENTRY_HOOK_COUNT];   /* what cuGetProcAddress gives where it is another address than dlsym's */
 static bool shared_address[ENTRY_HOOK_COUNT]; /* two names at one address: hooked by neither */
 
-const void *symbols_object(const void *address) {
-    Dl_info info;
-    return dladdr(address, &info) ? info.dli_fbase : NULL;
-}
-
 void *symbols_driver_lookup(const char *symbol) {
-    void *found = symbols_dlsym()(driver_library, symbol);
-    /* A handle of the main program searches everything, ourselves first. */
-    return found && symbols_object(found) == symbols_object((const void *)hooks) ? NULL : found;
+    return objects_symbol((const void *)driver.low, symbol);
 }
 
-static void *open_driver(void) {
-    void *library = dlopen(DRIVER_LIBRARY, RTLD_NOLOAD | RTLD_LAZY);
-    if (library) return library;
-    /* A program linked with a driver of another name. */
-    void *function = symbols_dlsym()(RTLD_NEXT, "cuMemAlloc_v2");
-    Dl_info info;
-    if (!function || !dladdr(function, &info)) return NULL;
-    return dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+static bool locate_driver(struct objects_extent *out) {
+    const uintptr_t named = objects_named(DRIVER_LIBRARY);
+    /* Else a program may be linked with a driver of another name. */
+    const void *address = named ? (const void *)named : objects_next("cuMemAlloc_v2");
+    if (!address || !objects_extent(address, out)) return false;
+    /* Everybody else may close it. */
+    return objects_stays(address) || dlopen(DRIVER_LIBRARY, RTLD_NOLOAD | RTLD_LAZY);
 }
 
 static void mark_shared_addresses(void) {
@@ -147,27 +139,25 @@ static void learn_aliases(void) {
 }
 
 bool symbols_find_driver(void) {
+    static _Atomic unsigned long long in_vain; /* objects that had been loaded when it was not among them */
     const int error = errno;
     process_notice();
-    if (!symbols_dlsym()) return false;
-    /* Asked outside the lock, since the loader has its own. */
-    void *library = open_driver();
-    if (!library) {
+    struct objects_extent found;
+    const unsigned long long loads = objects_count().loads;
+    if (atomic_load(&in_vain) == loads || !locate_driver(&found)) {
+        atomic_store(&in_vain, loads);
         errno = error;
         return false;
     }
     pthread_mutex_lock(&find_lock);
-    const bool first = !atomic_load_explicit(&entry_driver_found, memory_order_relaxed);
-    if (first) {
-        driver_library = library;
+    if (!atomic_load_explicit(&entry_driver_found, memory_order_relaxed)) {
+        driver = found;
         for (int i = 0; i < ENTRY_HOOK_COUNT; i++) entry_real.at[i] = symbols_driver_lookup(hooks[i].symbol);
-        driver_object = symbols_object(entry_real.at[ENTRY_HOOK_cuMemAlloc_v2]);
         mark_shared_addresses();
         learn_aliases();
         atomic_store_explicit(&entry_driver_found, true, memory_order_release);
     }
     pthread_mutex_unlock(&find_lock);
-    if (!first) dlclose(library);
     errno = error;
     return true;
 }
@@ -186,22 +176,43 @@ bool symbols_hooks_usable(void) {
 
 /* ---- who was given the hook of cuMemFree ---- */
 
-static _Atomic(const void *) hooked_objects[32];
+/* Starts of objects, the first unused one zero. Never on the heap: an allocator may be what looks symbols up. */
+struct hooked_objects {
+    _Atomic uintptr_t start[511];
+    _Atomic(struct hooked_objects *) next;
+};
+static struct hooked_objects hooked_objects;
+
+static struct hooked_objects *more_after(struct hooked_objects *last) {
+    struct hooked_objects *none = NULL;
+    struct hooked_objects *more = mmap(NULL, sizeof *more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED) return NULL;
+    if (atomic_compare_exchange_strong(&last->next, &none, more)) return more;
+    munmap(more, sizeof *more);
+    return none;
+}
 
 static void note_object(const void *caller) {
-    const void *object = symbols_object(caller);
-    if (!object || symbols_object_hooked(object)) return;
-    for (size_t i = 0; i < sizeof hooked_objects / sizeof hooked_objects[0]; i++) {
-        const void *unused = NULL;
-        if (atomic_compare_exchange_strong(&hooked_objects[i], &unused, object)) return;
+    struct objects_extent extent;
+    if (!objects_extent(caller, &extent)) return;
+    struct hooked_objects *some = &hooked_objects;
+    while (some) {
+        for (size_t i = 0; i < sizeof some->start / sizeof some->start[0]; i++) {
+            uintptr_t start = 0;
+            if (atomic_compare_exchange_strong(&some->start[i], &start, extent.low) || start == extent.low) return;
+        }
+        struct hooked_objects *next = atomic_load(&some->next);
+        some = next ? next : more_after(some);
     }
 }
 
-bool symbols_object_hooked(const void *base) {
-    for (size_t i = 0; i < sizeof hooked_objects / sizeof hooked_objects[0]; i++) {
-        const void *object = atomic_load(&hooked_objects[i]);
-        if (!object) return false;
-        if (object == base) return true;
+bool symbols_object_hooked(uintptr_t wanted) {
+    for (struct hooked_objects *some = &hooked_objects; some; some = atomic_load(&some->next)) {
+        for (size_t i = 0; i < sizeof some->start / sizeof some->start[0]; i++) {
+            const uintptr_t start = atomic_load(&some->start[i]);
+            if (!start) return false;
+            if (start == wanted) return true;
+        }
     }
     return false;
 }
@@ -210,7 +221,7 @@ void *symbols_hook(const void *address, const void *caller) {
     const int i = hook_at(address);
     if (i < 0 || shared_address[i]) return NULL;
     /* The driver's own look-ups of itself are its own affair: our hook would call it back for ever. */
-    if (symbols_object(caller) == driver_object) return NULL;
+    if (objects_within(&driver, caller)) return NULL;
     if (i == ENTRY_HOOK_cuMemFree_v2) note_object(caller);
     __atomic_fetch_add(&stats_header()->symbols_hooked, 1, __ATOMIC_RELAXED);
     return hooks[i].function;

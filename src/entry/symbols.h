@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "entry/hooks.h"
 
@@ -51,14 +52,11 @@ bool symbols_hooks_usable(void);
  * driver itself. */
 void *symbols_hook(const void *address, const void *caller);
 
-/* Does the object loaded at `base` free by our hook, as far as we know? Objects are noted as they are given the hook.
+/* Does the object that starts here free by our hook, as far as we know? Objects are noted as they are given the hook.
  */
-bool symbols_object_hooked(const void *base);
+bool symbols_object_hooked(uintptr_t start);
 
 /* In a forked child: nobody else holds our lock. */
 void symbols_after_fork(void);
-
-/* Start of the object that holds `address`, NULL when none does. */
-const void *symbols_object(const void *address);
 
 #endif
