@@ -153,6 +153,10 @@ struct device_ops {
     int (*fill)(void *self, struct device_context context, const struct device_stream *stream, uint64_t address,
                 size_t bytes, uint8_t value);
 
+    /* Set SYNC_MEMOPS (cuPointerSetAttribute) on the driver's allocation that holds `address`, or take it back, under
+     * `context`; with an ordinal below 0 under the calling thread's. Cannot block. NULL where there is none such. */
+    int (*set_sync_memops)(void *self, struct device_context context, uint64_t address, bool on);
+
     /* Device memory as the driver sees it, of the device of `context`; its handle may be NULL. */
     int (*memory_info)(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes);
 

@@ -123,14 +123,18 @@ static int segment_alloc(void *self, const struct segment_source *source, struct
     return (int)result;
 }
 
-/* The driver's memory pool would keep what was given back: it is trimmed by as much, and no more. */
+/* The driver's memory pool would keep what was given back: it is trimmed by as much, and a little more, since it grows
+ * and shrinks in steps of its own, which go only as a whole. */
+#define MEMORY_POOL_STEPS ((size_t)64 * 1024 * 1024) /* two of the 32 MiB that have been seen */
+
 static void trim_memory_pool(struct device_driver *driver, CUmemoryPool memory_pool, size_t bytes) {
     cuuint64_t reserved = 0;
     if (!driver->call.memory_pool_trim || !driver->call.memory_pool_get_attribute) return;
     if (driver->call.memory_pool_get_attribute(memory_pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
         CUDA_SUCCESS)
         return;
-    driver->call.memory_pool_trim(memory_pool, reserved > bytes ? (size_t)reserved - bytes : 0);
+    const size_t most = bytes + MEMORY_POOL_STEPS;
+    driver->call.memory_pool_trim(memory_pool, reserved > most ? (size_t)reserved - most : 0);
 }
 
 static int segment_release(void *self, const struct segment_source *source, uint64_t address, size_t bytes) {
@@ -176,6 +180,17 @@ static int memory_info(void *self, struct device_context context, size_t *free_b
     bool pushed;
     CUresult result = device_driver_enter(driver, context, &pushed);
     if (result == CUDA_SUCCESS) result = driver->call.memory_info(free_bytes, total_bytes);
+    device_driver_leave(driver, pushed);
+    return (int)result;
+}
+
+static int set_sync_memops(void *self, struct device_context context, uint64_t address, bool on) {
+    struct device_driver *driver = driver_of(self);
+    const unsigned int value = on;
+    bool pushed = false;
+    CUresult result = context.ordinal < 0 ? CUDA_SUCCESS : device_driver_enter(driver, context, &pushed);
+    if (result == CUDA_SUCCESS)
+        result = driver->call.pointer_set_attribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr)address);
     device_driver_leave(driver, pushed);
     return (int)result;
 }
@@ -266,6 +281,7 @@ const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(voi
         .context_synchronize = context_synchronize,
         .stream_synchronize = stream_synchronize,
         .memory_info = memory_info,
+        .set_sync_memops = driver->call.pointer_set_attribute ? set_sync_memops : NULL,
         .context_primary = context_primary,
         .context_created = context_created,
         .context_alive = context_alive,

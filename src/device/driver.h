@@ -51,7 +51,8 @@
     X(memory_alloc_from_pool, "cuMemAllocFromPoolAsync", false, (CUdeviceptr *, size_t, CUmemoryPool, CUstream)) \
     X(memory_free_async, "cuMemFreeAsync", false, (CUdeviceptr, CUstream))                                       \
     X(memory_pool_get_attribute, "cuMemPoolGetAttribute", false, (CUmemoryPool, CUmemPool_attribute, void *))    \
-    X(memory_pool_trim, "cuMemPoolTrimTo", false, (CUmemoryPool, size_t))
+    X(memory_pool_trim, "cuMemPoolTrimTo", false, (CUmemoryPool, size_t))                                        \
+    X(pointer_set_attribute, "cuPointerSetAttribute", false, (const void *, CUpointer_attribute, CUdeviceptr))
 
 struct driver_functions {
 #define DRIVER_FIELD(field, symbol, needed, arguments) CUresult(CUDAAPI *field) arguments;

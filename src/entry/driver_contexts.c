@@ -5,7 +5,8 @@
  */
 #include "device/driver.h"
 #include "entry/captures.h"
-#include "entry/process.h"
+#include "entry/ipc.h"
+#include "entry/starved.h"
 
 /* ---- beginnings ---- */
 
@@ -15,10 +16,8 @@ static CUresult known(CUresult result, const CUcontext *context, int ordinal, en
     return result;
 }
 
-#define CREATE(symbol, values)                                                                       \
-    if (!symbols_driver() || !REAL(symbol)) return PROCESS_NO_DRIVER;                                \
-    CUresult result = REAL(symbol) values;                                                           \
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(device)) result = REAL(symbol) values; \
+#define CREATE(symbol, values)            \
+    STARVED_CALL(device, symbol, values); \
     return known(result, context, device, LIVE_CREATED)
 
 CUresult entry_cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device) {
@@ -34,8 +33,8 @@ CUresult entry_cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned int
 }
 
 CUresult entry_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-    if (!symbols_driver() || !REAL(cuDevicePrimaryCtxRetain)) return PROCESS_NO_DRIVER;
-    return known(REAL(cuDevicePrimaryCtxRetain)(context, device), context, device, LIVE_PRIMARY);
+    STARVED_CALL(device, cuDevicePrimaryCtxRetain, (context, device));
+    return known(result, context, device, LIVE_PRIMARY);
 }
 
 CUresult entry_cuCtxFromGreenCtx(CUcontext *context, void *green) {
@@ -45,8 +44,7 @@ CUresult entry_cuCtxFromGreenCtx(CUcontext *context, void *green) {
 
 /* Work of the current context's device may use memory of the other's from now on. */
 CUresult entry_cuCtxEnablePeerAccess(CUcontext context, unsigned int flags) {
-    if (!symbols_driver() || !REAL(cuCtxEnablePeerAccess)) return PROCESS_NO_DRIVER;
-    const CUresult result = REAL(cuCtxEnablePeerAccess)(context, flags);
+    STARVED_CALL(STARVED_CURRENT_DEVICE, cuCtxEnablePeerAccess, (context, flags));
     struct device_context current;
     if (result == CUDA_SUCCESS && process_pool() && process_context(&current) == DEVICE_OK)
         device_driver_access_given(process_driver(), device_driver_context_ordinal(process_driver(), context),
@@ -91,6 +89,7 @@ static CUresult end_primary(end_device_function real, CUdevice device, bool rese
     if (context && gone) captures_forget_context(pool, context);
     settled(pool, context, gone);
     pool_context_settle(pool, device, NULL);
+    if (context && gone) ipc_context_gone(pool, context);
     device_driver_note_ended(NULL);
     if (reset) device_driver_note_reset(driver, device, false);
     return result;
@@ -128,6 +127,7 @@ static CUresult end_context(end_context_function real, CUcontext context) {
     if (result == CUDA_SUCCESS) device_driver_note_ended(context);
     settled(pool, context, result == CUDA_SUCCESS);
     pool_context_settle(pool, -1, context);
+    if (result == CUDA_SUCCESS) ipc_context_gone(pool, context);
     device_driver_note_ended(NULL);
     return result;
 }

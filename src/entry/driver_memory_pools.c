@@ -48,3 +48,16 @@ CUresult entry_cuMemPoolDestroy(CUmemoryPool memory_pool) {
     if (pool && result != CUDA_SUCCESS) pool_memory_pool_kept(pool, memory_pool);
     return set(result);
 }
+
+/* The driver exports whole allocations: only a block that starts its segment, never silently other memory. */
+CUresult entry_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address) {
+    if (!symbols_driver() || !REAL(cuMemPoolExportPointer)) return PROCESS_NO_DRIVER;
+    struct pool_system *pool = process_pool();
+    struct pool_block_info info;
+    const int code = pool ? pool_find(pool, (uint64_t)address, &info) : POOL_PASS;
+    if (code == POOL_PASS || (code == DEVICE_OK && !info.offset_in_segment))
+        return REAL(cuMemPoolExportPointer)(data, address);
+    struct device_context context;
+    const int refusal = process_context(&context);
+    return refusal == DEVICE_OK ? CUDA_ERROR_INVALID_VALUE : (CUresult)refusal;
+}

@@ -8,16 +8,30 @@
 
 #include <string.h>
 
+#include "ipc/imports.h"
+
 /* Keeps our buffer ids apart from the driver's, which count up from small numbers. */
 #define BUFFER_ID_BIT ((unsigned long long)1 << 63)
 
-enum place { PLACE_FOREIGN, PLACE_BLOCK, PLACE_NOWHERE };
+/* Those of blocks of other processes, which the driver opened with their segments. */
+#define IMPORT_ID_BIT ((unsigned long long)1 << 62)
+
+enum place { PLACE_FOREIGN, PLACE_BLOCK, PLACE_IMPORT, PLACE_NOWHERE };
 
 static enum place place_of(CUdeviceptr address, struct pool_block_info *info) {
     struct pool_system *pool = process_pool();
-    if (!pool) return PLACE_FOREIGN;
-    const int code = pool_find(pool, (uint64_t)address, info);
-    return code == POOL_PASS ? PLACE_FOREIGN : code == DEVICE_OK ? PLACE_BLOCK : PLACE_NOWHERE;
+    const int code = pool ? pool_find(pool, (uint64_t)address, info) : POOL_PASS;
+    if (code == DEVICE_OK) return PLACE_BLOCK;
+    if (code != POOL_PASS) return PLACE_NOWHERE;
+    struct import_info import;
+    if (!imports_find((uint64_t)address, &import)) return PLACE_FOREIGN;
+    *info = (struct pool_block_info){
+        .base = import.address, .requested = import.requested, .id = import.id | IMPORT_ID_BIT, .sync_memops = true};
+    return PLACE_IMPORT;
+}
+
+static bool is_known(enum place place) {
+    return place == PLACE_BLOCK || place == PLACE_IMPORT;
 }
 
 CUresult entry_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
@@ -39,7 +53,7 @@ CUresult entry_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevice
     struct pool_block_info info;
     const enum place place = place_of(address, &info);
     if (place == PLACE_FOREIGN) return REAL(cuMemGetAddressRange_v2)(base, size, address);
-    const CUresult result = REAL(cuMemGetAddressRange_v2)(NULL, NULL, place == PLACE_BLOCK ? address : 0);
+    const CUresult result = REAL(cuMemGetAddressRange_v2)(NULL, NULL, is_known(place) ? address : 0);
     if (result != CUDA_SUCCESS) return result;
     if (place == PLACE_NOWHERE) return CUDA_ERROR_NOT_FOUND;
     if (base) *base = (CUdeviceptr)info.base;
@@ -61,9 +75,9 @@ static void correct(CUpointer_attribute attribute, void *data, const struct pool
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         memcpy(data, &id, sizeof id);
         break;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         /* A boolean of undocumented width: clearing its first byte clears 1 in any. */
-        if (info->offset_in_segment) memset(data, 0, 1);
+        if (!info->sync_memops) memset(data, 0, 1);
         break;
     default:
         break;
@@ -76,7 +90,7 @@ CUresult entry_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, 
     const enum place place = place_of(address, &info);
     const CUresult result = REAL(cuPointerGetAttribute)(data, attribute, place == PLACE_NOWHERE ? 0 : address);
     if (result == CUDA_SUCCESS && place == PLACE_NOWHERE) return CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && place == PLACE_BLOCK && data) correct(attribute, data, &info);
+    if (result == CUDA_SUCCESS && is_known(place) && data) correct(attribute, data, &info);
     return result;
 }
 
@@ -89,7 +103,7 @@ CUresult entry_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *a
     if (result != CUDA_SUCCESS || place == PLACE_FOREIGN || !attributes || !data) return result;
     for (unsigned int i = 0; i < count; i++) {
         if (!data[i]) continue;
-        if (place == PLACE_BLOCK) {
+        if (is_known(place)) {
             correct(attributes[i], data[i], &info);
         } else if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
             memcpy(data[i], &address, sizeof address); /* of unknown memory the address itself is told */
@@ -100,31 +114,13 @@ CUresult entry_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *a
 
 CUresult entry_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address) {
     if (!symbols_driver() || !REAL(cuPointerSetAttribute)) return PROCESS_NO_DRIVER;
+    struct pool_system *pool = process_pool();
     struct pool_block_info info;
-    const bool nowhere = place_of(address, &info) == PLACE_NOWHERE;
-    return REAL(cuPointerSetAttribute)(value, attribute, nowhere ? 0 : address);
-}
-
-/* ---- what other processes are to open: whole driver allocations, so only a block that starts its segment ---- */
-
-/* 0: the driver's call may be made for the block. Else its answer: errors that the driver would give come first. */
-static CUresult may_export(enum place place, const struct pool_block_info *info) {
-    struct device_context context;
-    if (place == PLACE_FOREIGN || (place == PLACE_BLOCK && info->offset_in_segment == 0)) return CUDA_SUCCESS;
-    const int code = process_context(&context);
-    return code == DEVICE_OK ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
-}
-
-CUresult entry_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
-    if (!symbols_driver() || !REAL(cuIpcGetMemHandle)) return PROCESS_NO_DRIVER;
-    struct pool_block_info info = {0};
-    const CUresult refusal = may_export(place_of(address, &info), &info);
-    return refusal == CUDA_SUCCESS ? REAL(cuIpcGetMemHandle)(handle, address) : refusal;
-}
-
-CUresult entry_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address) {
-    if (!symbols_driver() || !REAL(cuMemPoolExportPointer)) return PROCESS_NO_DRIVER;
-    struct pool_block_info info = {0};
-    const CUresult refusal = may_export(place_of(address, &info), &info);
-    return refusal == CUDA_SUCCESS ? REAL(cuMemPoolExportPointer)(data, address) : refusal;
+    const enum place place = place_of(address, &info);
+    if (place != PLACE_BLOCK || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !value)
+        return REAL(cuPointerSetAttribute)(value, attribute, place == PLACE_NOWHERE ? 0 : address);
+    unsigned int on;
+    memcpy(&on, value, sizeof on);
+    const int code = pool_set_sync_memops(pool, (uint64_t)address, on != 0);
+    return code == POOL_PASS ? REAL(cuPointerSetAttribute)(value, attribute, address) : (CUresult)code;
 }

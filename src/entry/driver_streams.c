@@ -5,7 +5,7 @@
  */
 #include "device/driver.h"
 #include "entry/captures.h"
-#include "entry/process.h"
+#include "entry/starved.h"
 
 /* After the driver has made the stream, in the current context. */
 static CUresult created(CUresult result, const CUstream *stream) {
@@ -17,17 +17,12 @@ static CUresult created(CUresult result, const CUstream *stream) {
 }
 
 CUresult entry_cuStreamCreate(CUstream *stream, unsigned int flags) {
-    if (!symbols_driver() || !REAL(cuStreamCreate)) return PROCESS_NO_DRIVER;
-    CUresult result = REAL(cuStreamCreate)(stream, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1)) result = REAL(cuStreamCreate)(stream, flags);
+    STARVED_CALL(STARVED_CURRENT_DEVICE, cuStreamCreate, (stream, flags));
     return created(result, stream);
 }
 
 CUresult entry_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
-    if (!symbols_driver() || !REAL(cuStreamCreateWithPriority)) return PROCESS_NO_DRIVER;
-    CUresult result = REAL(cuStreamCreateWithPriority)(stream, flags, priority);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1))
-        result = REAL(cuStreamCreateWithPriority)(stream, flags, priority);
+    STARVED_CALL(STARVED_CURRENT_DEVICE, cuStreamCreateWithPriority, (stream, flags, priority));
     return created(result, stream);
 }
 

@@ -20,6 +20,13 @@
 #undef cuDevicePrimaryCtxReset
 #undef cuGetProcAddress
 #undef cuGraphInstantiate
+#undef cuIpcOpenMemHandle
+#undef cuGraphLaunch
+#undef cuGraphUpload
+#undef cuGraphicsMapResources
+#undef cuLaunchCooperativeKernel
+#undef cuLaunchKernel
+#undef cuLaunchKernelEx
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 
@@ -32,7 +39,9 @@
     ENTRY_LOOKUP_HOOKS(X)  \
     ENTRY_MEMORY_HOOKS(X)  \
     ENTRY_QUERY_HOOKS(X)   \
+    ENTRY_IPC_HOOKS(X)     \
     ENTRY_STARVED_HOOKS(X) \
+    ENTRY_CODE_HOOKS(X)    \
     ENTRY_CONTEXT_HOOKS(X) \
     ENTRY_CAPTURE_HOOKS(X) \
     ENTRY_STREAM_HOOKS(X)  \
@@ -53,20 +62,29 @@
     X(cuMemFreeAsync, "cuMemFreeAsync", 11020, ENTRY_LEGACY, (CUdeviceptr address, CUstream stream))               \
     X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, ENTRY_PER_THREAD, (CUdeviceptr address, CUstream stream))
 
-#define ENTRY_QUERY_HOOKS(X)                                                                                      \
-    X(cuMemGetInfo_v2, "cuMemGetInfo", 3020, ENTRY_LEGACY, (size_t * free_bytes, size_t * total_bytes))           \
-    X(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, ENTRY_LEGACY,                                        \
-      (CUdeviceptr * base, size_t * size, CUdeviceptr address))                                                   \
-    X(cuPointerGetAttribute, "cuPointerGetAttribute", 4000, ENTRY_LEGACY,                                         \
-      (void *data, CUpointer_attribute attribute, CUdeviceptr address))                                           \
-    X(cuPointerGetAttributes, "cuPointerGetAttributes", 7000, ENTRY_LEGACY,                                       \
-      (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address))                    \
-    X(cuPointerSetAttribute, "cuPointerSetAttribute", 6000, ENTRY_LEGACY,                                         \
-      (const void *value, CUpointer_attribute attribute, CUdeviceptr address))                                    \
-    X(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, ENTRY_LEGACY, (CUipcMemHandle * handle, CUdeviceptr address)) \
-    X(cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020, ENTRY_LEGACY,                                      \
+#define ENTRY_QUERY_HOOKS(X)                                                                            \
+    X(cuMemGetInfo_v2, "cuMemGetInfo", 3020, ENTRY_LEGACY, (size_t * free_bytes, size_t * total_bytes)) \
+    X(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, ENTRY_LEGACY,                              \
+      (CUdeviceptr * base, size_t * size, CUdeviceptr address))                                         \
+    X(cuPointerGetAttribute, "cuPointerGetAttribute", 4000, ENTRY_LEGACY,                               \
+      (void *data, CUpointer_attribute attribute, CUdeviceptr address))                                 \
+    X(cuPointerGetAttributes, "cuPointerGetAttributes", 7000, ENTRY_LEGACY,                             \
+      (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address))          \
+    X(cuPointerSetAttribute, "cuPointerSetAttribute", 6000, ENTRY_LEGACY,                               \
+      (const void *value, CUpointer_attribute attribute, CUdeviceptr address))                          \
+    X(cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020, ENTRY_LEGACY,                            \
       (CUmemPoolPtrExportData * data, CUdeviceptr address))
 
+#define ENTRY_IPC_HOOKS(X)                                                                                        \
+    X(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, ENTRY_LEGACY, (CUipcMemHandle * handle, CUdeviceptr address)) \
+    X(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010, ENTRY_LEGACY,                                               \
+      (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags))                                             \
+    X(cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 11000, ENTRY_LEGACY,                                           \
+      (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags))                                             \
+    X(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010, ENTRY_LEGACY, (CUdeviceptr address))
+
+/* Calls that take device memory beside us: out of memory, they are made once more after cached memory went back. Not
+ * those that take host memory alone (nodes of graphs, links, reserved addresses). */
 #define ENTRY_STARVED_HOOKS(X)                                                                                       \
     X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, ENTRY_LEGACY,                                       \
       (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream))                                         \
@@ -84,28 +102,45 @@
       (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape))                                                       \
     X(cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, ENTRY_LEGACY,                                          \
       (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels))                         \
-    X(cuModuleLoad, "cuModuleLoad", 2000, ENTRY_LEGACY, (CUmodule * module, const char *path))                       \
-    X(cuModuleLoadData, "cuModuleLoadData", 2000, ENTRY_LEGACY, (CUmodule * module, const void *image))              \
-    X(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, ENTRY_LEGACY,                                                  \
-      (CUmodule * module, const void *image, unsigned int count, CUjit_option *options, void **values))              \
-    X(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, ENTRY_LEGACY, (CUmodule * module, const void *image))    \
-    X(cuLibraryLoadData, "cuLibraryLoadData", 12000, ENTRY_LEGACY,                                                   \
-      (CUlibrary * library, const void *code, CUjit_option *jit_options, void **jit_values, unsigned int jit_count,  \
-       CUlibraryOption *options, void **values, unsigned int count))                                                 \
-    X(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12000, ENTRY_LEGACY,                                           \
-      (CUlibrary * library, const char *path, CUjit_option *jit_options, void **jit_values, unsigned int jit_count,  \
-       CUlibraryOption *options, void **values, unsigned int count))                                                 \
-    X(cuGraphInstantiate, "cuGraphInstantiate", 10000, ENTRY_LEGACY,                                                 \
-      (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t bytes))                              \
-    X(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, ENTRY_LEGACY,                                              \
-      (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t bytes))                              \
-    X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, ENTRY_LEGACY,                               \
-      (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                                                 \
-    X(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, ENTRY_LEGACY,                             \
-      (CUgraphExec * exec, CUgraph graph, void *parameters))                                                         \
-    X(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, ENTRY_PER_THREAD,                    \
-      (CUgraphExec * exec, CUgraph graph, void *parameters))                                                         \
+    X(cuMemMap, "cuMemMap", 10020, ENTRY_LEGACY,                                                                     \
+      (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,                        \
+       unsigned long long flags))                                                                                    \
+    X(cuMemSetAccess, "cuMemSetAccess", 10020, ENTRY_LEGACY,                                                         \
+      (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count))                              \
+    X(cuMulticastCreate, "cuMulticastCreate", 12010, ENTRY_LEGACY,                                                   \
+      (CUmemGenericAllocationHandle * handle, const void *property))                                                 \
+    X(cuMulticastBindMem, "cuMulticastBindMem", 12010, ENTRY_LEGACY,                                                 \
+      (CUmemGenericAllocationHandle multicast, size_t multicast_offset, CUmemGenericAllocationHandle handle,         \
+       size_t offset, size_t bytes, unsigned long long flags))                                                       \
+    X(cuMulticastBindAddr, "cuMulticastBindAddr", 12010, ENTRY_LEGACY,                                               \
+      (CUmemGenericAllocationHandle multicast, size_t multicast_offset, CUdeviceptr address, size_t bytes,           \
+       unsigned long long flags))                                                                                    \
+    X(cuMemPoolCreate, "cuMemPoolCreate", 11020, ENTRY_LEGACY,                                                       \
+      (CUmemoryPool * memory_pool, const CUmemPoolProps *property))                                                  \
+    X(cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020, ENTRY_LEGACY,                 \
+      (CUmemoryPool * memory_pool, void *handle, CUmemAllocationHandleType type, unsigned long long flags))          \
+    X(cuMemPoolImportPointer, "cuMemPoolImportPointer", 11020, ENTRY_LEGACY,                                         \
+      (CUdeviceptr * out, CUmemoryPool memory_pool, CUmemPoolPtrExportData * data))                                  \
+    X(cuImportExternalMemory, "cuImportExternalMemory", 10000, ENTRY_LEGACY,                                         \
+      (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle))                                   \
+    X(cuExternalMemoryGetMappedBuffer, "cuExternalMemoryGetMappedBuffer", 10000, ENTRY_LEGACY,                       \
+      (CUdeviceptr * out, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer))                  \
+    X(cuExternalMemoryGetMappedMipmappedArray, "cuExternalMemoryGetMappedMipmappedArray", 10000, ENTRY_LEGACY,       \
+      (CUmipmappedArray * array, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *shape))   \
+    X(cuGraphicsMapResources, "cuGraphicsMapResources", 3000, ENTRY_LEGACY,                                          \
+      (unsigned int count, CUgraphicsResource *resources, CUstream stream))                                          \
+    X(cuGraphicsMapResources_ptsz, "cuGraphicsMapResources", 7000, ENTRY_PER_THREAD,                                 \
+      (unsigned int count, CUgraphicsResource *resources, CUstream stream))                                          \
+    X(cuMemAllocHost_v2, "cuMemAllocHost", 3020, ENTRY_LEGACY, (void **out, size_t bytes))                           \
+    X(cuMemHostAlloc, "cuMemHostAlloc", 2020, ENTRY_LEGACY, (void **out, size_t bytes, unsigned int flags))          \
+    X(cuMemHostRegister_v2, "cuMemHostRegister", 6050, ENTRY_LEGACY,                                                 \
+      (void *address, size_t bytes, unsigned int flags))                                                             \
     X(cuCtxSetLimit, "cuCtxSetLimit", 3010, ENTRY_LEGACY, (CUlimit limit, size_t value))                             \
+    X(cuEventCreate, "cuEventCreate", 2000, ENTRY_LEGACY, (CUevent * event, unsigned int flags))                     \
+    X(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, ENTRY_LEGACY,                                                     \
+      (void **green, void *resources, CUdevice device, unsigned int flags))                                          \
+    X(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, ENTRY_LEGACY,                                         \
+      (CUstream * stream, void *green, unsigned int flags, int priority))                                            \
     X(cuStreamCreate, "cuStreamCreate", 2000, ENTRY_LEGACY, (CUstream * stream, unsigned int flags))                 \
     X(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", 5050, ENTRY_LEGACY,                                  \
       (CUstream * stream, unsigned int flags, int priority))                                                         \
@@ -114,6 +149,71 @@
       (CUcontext * context, void *affinity, int count, unsigned int flags, CUdevice device))                         \
     X(cuCtxCreate_v4, "cuCtxCreate", 12050, ENTRY_LEGACY,                                                            \
       (CUcontext * context, void *parameters, unsigned int flags, CUdevice device))
+
+/* The same of code: loads, what loads lazily, and launches, which may too. */
+#define ENTRY_LAUNCH                                                                                            \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,  \
+     unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters, \
+     void **extra)
+#define ENTRY_LAUNCH_COOPERATIVE                                                                               \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+     unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters)
+
+#define ENTRY_CODE_HOOKS(X)                                                                                         \
+    X(cuModuleLoad, "cuModuleLoad", 2000, ENTRY_LEGACY, (CUmodule * module, const char *path))                      \
+    X(cuModuleLoadData, "cuModuleLoadData", 2000, ENTRY_LEGACY, (CUmodule * module, const void *image))             \
+    X(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, ENTRY_LEGACY,                                                 \
+      (CUmodule * module, const void *image, unsigned int count, CUjit_option *options, void **values))             \
+    X(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, ENTRY_LEGACY, (CUmodule * module, const void *image))   \
+    X(cuLibraryLoadData, "cuLibraryLoadData", 12000, ENTRY_LEGACY,                                                  \
+      (CUlibrary * library, const void *code, CUjit_option *jit_options, void **jit_values, unsigned int jit_count, \
+       CUlibraryOption *options, void **values, unsigned int count))                                                \
+    X(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12000, ENTRY_LEGACY,                                          \
+      (CUlibrary * library, const char *path, CUjit_option *jit_options, void **jit_values, unsigned int jit_count, \
+       CUlibraryOption *options, void **values, unsigned int count))                                                \
+    X(cuLibraryGetModule, "cuLibraryGetModule", 12000, ENTRY_LEGACY, (CUmodule * module, CUlibrary library))        \
+    X(cuLibraryGetGlobal, "cuLibraryGetGlobal", 12000, ENTRY_LEGACY,                                                \
+      (CUdeviceptr * out, size_t * bytes, CUlibrary library, const char *name))                                     \
+    X(cuLibraryGetManaged, "cuLibraryGetManaged", 12000, ENTRY_LEGACY,                                              \
+      (CUdeviceptr * out, size_t * bytes, CUlibrary library, const char *name))                                     \
+    X(cuLibraryGetUnifiedFunction, "cuLibraryGetUnifiedFunction", 12000, ENTRY_LEGACY,                              \
+      (void **out, CUlibrary library, const char *name))                                                            \
+    X(cuModuleGetFunction, "cuModuleGetFunction", 2000, ENTRY_LEGACY,                                               \
+      (CUfunction * function, CUmodule module, const char *name))                                                   \
+    X(cuModuleGetGlobal_v2, "cuModuleGetGlobal", 3020, ENTRY_LEGACY,                                                \
+      (CUdeviceptr * out, size_t * bytes, CUmodule module, const char *name))                                       \
+    X(cuKernelGetFunction, "cuKernelGetFunction", 12000, ENTRY_LEGACY, (CUfunction * function, CUkernel kernel))    \
+    X(cuKernelGetAttribute, "cuKernelGetAttribute", 12000, ENTRY_LEGACY,                                            \
+      (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device))                               \
+    X(cuKernelSetAttribute, "cuKernelSetAttribute", 12000, ENTRY_LEGACY,                                            \
+      (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device))                                \
+    X(cuFuncGetAttribute, "cuFuncGetAttribute", 2020, ENTRY_LEGACY,                                                 \
+      (int *value, CUfunction_attribute attribute, CUfunction function))                                            \
+    X(cuFuncSetAttribute, "cuFuncSetAttribute", 9000, ENTRY_LEGACY,                                                 \
+      (CUfunction function, CUfunction_attribute attribute, int value))                                             \
+    X(cuFuncLoad, "cuFuncLoad", 12040, ENTRY_LEGACY, (CUfunction function))                                         \
+    X(cuGraphInstantiate, "cuGraphInstantiate", 10000, ENTRY_LEGACY,                                                \
+      (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t bytes))                             \
+    X(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, ENTRY_LEGACY,                                             \
+      (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t bytes))                             \
+    X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, ENTRY_LEGACY,                              \
+      (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                                                \
+    X(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, ENTRY_LEGACY,                            \
+      (CUgraphExec * exec, CUgraph graph, void *parameters))                                                        \
+    X(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, ENTRY_PER_THREAD,                   \
+      (CUgraphExec * exec, CUgraph graph, void *parameters))                                                        \
+    X(cuGraphUpload, "cuGraphUpload", 11010, ENTRY_LEGACY, (CUgraphExec exec, CUstream stream))                     \
+    X(cuGraphUpload_ptsz, "cuGraphUpload", 11010, ENTRY_PER_THREAD, (CUgraphExec exec, CUstream stream))            \
+    X(cuGraphLaunch, "cuGraphLaunch", 10000, ENTRY_LEGACY, (CUgraphExec exec, CUstream stream))                     \
+    X(cuGraphLaunch_ptsz, "cuGraphLaunch", 10000, ENTRY_PER_THREAD, (CUgraphExec exec, CUstream stream))            \
+    X(cuLaunchKernel, "cuLaunchKernel", 4000, ENTRY_LEGACY, ENTRY_LAUNCH)                                           \
+    X(cuLaunchKernel_ptsz, "cuLaunchKernel", 7000, ENTRY_PER_THREAD, ENTRY_LAUNCH)                                  \
+    X(cuLaunchKernelEx, "cuLaunchKernelEx", 11060, ENTRY_LEGACY,                                                    \
+      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra))                         \
+    X(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11060, ENTRY_PER_THREAD,                                           \
+      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra))                         \
+    X(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", 9000, ENTRY_LEGACY, ENTRY_LAUNCH_COOPERATIVE)         \
+    X(cuLaunchCooperativeKernel_ptsz, "cuLaunchCooperativeKernel", 9000, ENTRY_PER_THREAD, ENTRY_LAUNCH_COOPERATIVE)
 
 #define ENTRY_CONTEXT_HOOKS(X)                                                                                     \
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, ENTRY_LEGACY,                                    \

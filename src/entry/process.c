@@ -18,6 +18,8 @@
 #include "device/driver.h"
 #include "entry/callers.h"
 #include "entry/captures.h"
+#include "ipc/exports.h"
+#include "ipc/imports.h"
 #include "stats/writer.h"
 
 struct process_own process_own;
@@ -126,6 +128,7 @@ static struct pool_system *create(const struct device_ops *ops) {
         .async = config->async,
         .free_event = config->free_mode == CONFIG_FREE_EVENT,
         .fill = config->fill,
+        .export_over = exports_over,
     };
     struct pool_system *system = pool_system_create(ops, &options);
     if (!system) return decline(POOLCUDA_PASS_no_host_memory);
@@ -204,6 +207,8 @@ static void forget_parent(void) {
         atomic_store(&phase, POOL_UNDECIDED);
     }
     captures_after_fork();
+    exports_forget_in_child();
+    imports_forget_in_child();
     stats_forget_in_child(!pooled);
     callers_after_fork(pooled);
 }
@@ -243,5 +248,6 @@ static void __attribute__((constructor)) loaded(void) {
 
 static void __attribute__((destructor)) unloaded(void) {
     process_notice();
+    exports_finish();
     stats_finish();
 }

@@ -10,8 +10,8 @@
 
 /* Sums of a walk, to be compared with what the pool keeps. */
 struct walk {
-    uint64_t live, requested, reserved, idle, waiting, ordered, retired, releasable, live_blocks, in_table, idle_blocks,
-        ordered_blocks, segments;
+    uint64_t live, requested, reserved, idle, waiting, ordered, retired, exported, releasable, live_blocks, in_table,
+        idle_blocks, ordered_blocks, segments;
     size_t largest, ordered_largest;
 };
 
@@ -55,6 +55,10 @@ static const char *check_block(const struct pool *pool, const struct segment *se
         return NULL;
     case BLOCK_RETIRED:
         walk->retired += block->size;
+        return NULL;
+    case BLOCK_EXPORTED:
+        HOLDS(block->batch & ~NOTE_WAITED && "a block is kept for a reason");
+        walk->exported += block->size;
         return NULL;
     }
     return "a block is in one of its states";
@@ -131,6 +135,24 @@ static const char *check_waiting(const struct pool *pool, const struct walk *wal
     return NULL;
 }
 
+static const char *check_exported(const struct pool *pool, const struct walk *walk) {
+    uint64_t bytes = 0;
+    unsigned traceable = 0, untraceable = 0;
+    for (const struct block *block = pool->exported; block; block = block->next) {
+        HOLDS(block->state == BLOCK_EXPORTED && "only exported blocks are in their queue");
+        HOLDS((block->next ? block->next->previous == block : block == pool->exported_last) &&
+              "the queue is linked both ways");
+        bytes += block->size;
+        if (block->batch & NOTE_UNTRACEABLE)
+            untraceable++;
+        else
+            traceable++;
+    }
+    HOLDS(bytes == walk->exported && bytes == pool->exported_bytes && "every exported block is in the queue");
+    HOLDS(traceable == pool->traceable && untraceable == pool->untraceable && "exported blocks are counted");
+    return NULL;
+}
+
 static const char *check_figures(const struct pool *pool) {
     const struct poolcuda_pool *figures = pool->figures;
     struct poolcuda_cell sum = {0};
@@ -189,7 +211,7 @@ static const char *check_pool(const struct pool *pool) {
     HOLDS(walk.idle == pool->idle_bytes && walk.retired == pool->retired_bytes && walk.ordered == pool->ordered_bytes &&
           "cached sums");
     HOLDS(walk.releasable == pool->releasable && "releasable sums");
-    HOLDS(walk.live + walk.idle + walk.waiting + walk.ordered + walk.retired == walk.reserved &&
+    HOLDS(walk.live + walk.idle + walk.waiting + walk.ordered + walk.retired + walk.exported == walk.reserved &&
           "every byte is accounted for");
     struct index_sums idle;
     const char *broken = check_index(&pool->idle, BLOCK_IDLE, 0, &idle);
@@ -197,6 +219,7 @@ static const char *check_pool(const struct pool *pool) {
     HOLDS(idle.count == walk.idle_blocks && idle.largest == walk.largest && "every idle block is in the index");
     broken = check_lists(pool, &walk);
     if (!broken) broken = check_waiting(pool, &walk);
+    if (!broken) broken = check_exported(pool, &walk);
     return broken ? broken : check_figures(pool);
 }
 

@@ -130,6 +130,63 @@ static bool may_release(const struct pool *pool) {
     return pool->status == POOL_OPEN || pool->inside > 0;
 }
 
+static bool is_untraceable(const struct block *block) {
+    return block->state == BLOCK_EXPORTED && (block->batch & NOTE_UNTRACEABLE);
+}
+
+/* A segment of which everything else is idle. Under pool->lock. */
+static struct segment *pick_untraceable(const struct pool *pool) {
+    struct segment *segment = pool->untraceable && may_release(pool) ? pool->segments : NULL;
+    for (; segment; segment = segment->next) {
+        const struct block *block = segment->untraceable ? segment->first : NULL;
+        if (!block) continue;
+        while (block && (block->state == BLOCK_IDLE || is_untraceable(block))) block = block->after;
+        if (!block) break;
+    }
+    return segment;
+}
+
+/* Its blocks become one for the moment of its going. Under pool->lock. */
+static void detach_untraceable(struct pool *pool, struct segment *segment) {
+    figures_begin(pool);
+    for (struct block *block = segment->first; block;) {
+        if (!is_untraceable(block)) {
+            block = block->after;
+            continue;
+        }
+        heap_end_exported(pool, block);
+        heap_make_idle(pool, block);
+        block = segment->first;
+    }
+    heap_detach_segment(pool, segment);
+    figures_end(pool);
+}
+
+uint64_t grow_release_untraceable(struct pool *pool) {
+    uint64_t size = 0;
+    pthread_mutex_lock(&pool->lock);
+    struct segment *segment = pick_untraceable(pool);
+    if (segment && !capture_wait_begin(pool)) segment = NULL;
+    if (segment) {
+        size = segment->size;
+        detach_untraceable(pool, segment);
+        pool->inside++;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (segment) segment_give_back(pool, segment);
+    return size;
+}
+
+/* All such segments of a device. */
+static uint64_t release_untraceable(struct pool_system *system, const struct device_state *device) {
+    uint64_t released = 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        for (uint64_t size; (size = grow_release_untraceable(pool)) > 0;) released += size;
+    }
+    return released;
+}
+
 /* One wholly free segment of any pool of the device. Returns its size, 0 when there is none. */
 static uint64_t release_one(struct pool_system *system, const struct device_state *device, uint64_t enough,
                             bool waits) {
@@ -174,7 +231,7 @@ static uint64_t device_cached(struct pool_system *system, const struct device_st
 
 uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep,
                       bool waits) {
-    uint64_t released = 0;
+    uint64_t released = waits ? release_untraceable(system, device) : 0;
     while (released < enough && (keep == 0 || device_cached(system, device) > keep)) {
         uint64_t size = release_one(system, device, enough - released, waits);
         if (size == 0) break;
@@ -209,7 +266,7 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
 static bool enter_unproved(struct pool *pool, const struct device_state *device) {
     if (pool->device != device) return false;
     pthread_mutex_lock(&pool->lock);
-    bool enter = pool->status == POOL_OPEN && (pool->waiting || pool->ordered_bytes);
+    bool enter = pool->status == POOL_OPEN && (pool->waiting || pool->ordered_bytes || pool->traceable);
     if (enter) pool->inside++;
     pthread_mutex_unlock(&pool->lock);
     return enter;

@@ -272,6 +272,13 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
     return block;
 }
 
+struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address) {
+    struct block *block = live_table_find(&pool->table, address);
+    if (!block)
+        for (block = segment->first; block && address - block->address >= block->size;) block = block->after;
+    return block && block->state == BLOCK_LIVE && address - block->address < block->requested ? block : NULL;
+}
+
 void heap_end_life(struct pool *pool, struct block *block) {
     assert(block->state == BLOCK_LIVE && "only a live block ends its life");
     pool->live -= block->size;
@@ -356,6 +363,47 @@ void heap_retire(struct pool *pool, struct block *block) {
     pool->retired_bytes += block->size;
 }
 
+void heap_end_retired(struct pool *pool, struct block *block) {
+    pool->retired_bytes -= block->size;
+}
+
+void heap_make_exported(struct pool *pool, struct block *block, uint64_t notes) {
+    block->tag = (struct block_tag){.state = BLOCK_EXPORTED, .batch = notes};
+    block->next = NULL;
+    block->previous = pool->exported_last;
+    if (pool->exported)
+        pool->exported_last->next = block;
+    else
+        pool->exported = block;
+    pool->exported_last = block;
+    pool->exported_bytes += block->size;
+    if (notes & NOTE_UNTRACEABLE) {
+        pool->untraceable++;
+        block->segment->untraceable++;
+    } else {
+        pool->traceable++;
+    }
+}
+
+void heap_end_exported(struct pool *pool, struct block *block) {
+    if (block->previous)
+        block->previous->next = block->next;
+    else
+        pool->exported = block->next;
+    if (block->next)
+        block->next->previous = block->previous;
+    else
+        pool->exported_last = block->previous;
+    block->previous = block->next = NULL;
+    pool->exported_bytes -= block->size;
+    if (block->batch & NOTE_UNTRACEABLE) {
+        pool->untraceable--;
+        block->segment->untraceable--;
+    } else {
+        pool->traceable--;
+    }
+}
+
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size) {
     struct segment *segment = records_segment(&pool->records);
     struct block *block = records_block(&pool->records);
@@ -411,10 +459,12 @@ void heap_forget(struct pool *pool) {
     streams_forget(pool);
     pool->idle = (struct free_index){0};
     pool->waiting = pool->waiting_last = NULL;
+    pool->exported = pool->exported_last = NULL;
+    pool->traceable = pool->untraceable = 0;
     pool->joined = 0;
     pool->joined_bytes = 0;
     pool->free_segments = NULL;
     pool->live = pool->requested = pool->live_blocks = pool->releasable = 0;
-    pool->idle_bytes = pool->ordered_bytes = pool->waiting_bytes = pool->retired_bytes = 0;
+    pool->idle_bytes = pool->ordered_bytes = pool->waiting_bytes = pool->retired_bytes = pool->exported_bytes = 0;
     pool->ordered_blocks = 0;
 }

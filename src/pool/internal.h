@@ -42,7 +42,8 @@ enum block_state {
     BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the pool's index */
     BLOCK_ORDERED,  /* free in the order of one stream; in the index of that stream's list */
     BLOCK_WAITING,  /* free once a fence has passed; in pool->waiting */
-    BLOCK_RETIRED   /* the proof for it failed: never given out again */
+    BLOCK_RETIRED,  /* the proof for it failed: never given out again */
+    BLOCK_EXPORTED  /* freed, but other processes may have it open; in pool->exported */
 };
 
 /* One cache line: an operation touches its block and neighbours and little else. */
@@ -56,7 +57,8 @@ struct block {
             size_t requested; /* what the program asked for */
             uint64_t id;      /* unique in the process */
         };
-        struct { /* IDLE, ORDERED: the list of its class; WAITING: pool->waiting; unused record: the next one */
+        struct { /* IDLE, ORDERED: the list of its class; WAITING, EXPORTED: pool->waiting, ->exported; unused record:
+                    the next one */
             struct block *previous, *next;
         };
     };
@@ -64,7 +66,8 @@ struct block {
         struct block_tag {
             uint64_t state : 4;   /* enum block_state */
             uint64_t number : 16; /* LIVE: the pool's cell that counts it; ORDERED: the pool's list that holds it */
-            uint64_t batch : 44;  /* ORDERED, WAITING: idle once this batch is proved (fences.c) */
+            uint64_t batch : 44;  /* ORDERED, WAITING: idle once this batch is proved (fences.c); LIVE, EXPORTED: its
+                                     notes (notes.c) */
         } tag;
         struct {
             uint64_t state : 4, number : 16, batch : 44;
@@ -81,6 +84,9 @@ struct segment {
     struct block *first;
     struct segment *previous, *next;           /* pool->segments, or a caller's list of segments to release */
     struct segment *free_previous, *free_next; /* wholly free: in pool->free_segments */
+    unsigned marked;                           /* LIVE blocks with NOTE_SYNC */
+    unsigned untraceable;                      /* EXPORTED blocks with NOTE_UNTRACEABLE */
+    bool marking;                              /* somebody is in the driver to set or take back the mark */
 };
 
 /* ---- index.c: the free blocks of one state, by size, in two levels of classes (segregated fit) ---- */
@@ -351,7 +357,7 @@ struct pool {
 
     /* sums over the blocks */
     uint64_t live, requested, live_blocks, idle_bytes, releasable;
-    uint64_t reserved, segment_count, ordered_bytes, waiting_bytes, retired_bytes;
+    uint64_t reserved, segment_count, ordered_bytes, waiting_bytes, retired_bytes, exported_bytes;
 
     struct live_table table; /* LIVE blocks */
     struct record_store records;
@@ -362,6 +368,9 @@ struct pool {
     struct block *waiting, *waiting_last; /* WAITING blocks, by batch, oldest first */
     unsigned joined;                      /* waiting frees since this pool last closed a fence, or tried to */
     uint64_t joined_bytes;
+    struct block *exported, *exported_last;          /* EXPORTED blocks, those asked about longest ago first */
+    unsigned traceable, untraceable;                 /* of them: with an export's number, with NOTE_UNTRACEABLE */
+    bool asking_exports;                             /* somebody asks who has them open */
     struct poolcuda_cell *cells[POOLCUDA_MAX_CELLS]; /* by number; 0: `cell` */
     unsigned cell_count;
     struct stream_list **lists; /* by number; 0: none */
@@ -373,7 +382,7 @@ struct pool {
     bool gone;                                /* PLAIN: of a context that is no more */
     bool ended;                               /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned closers;                         /* pool_context_close calls that await their settle */
-    pthread_cond_t changed;                   /* status became OPEN, or inside became 0 while CLOSED */
+    pthread_cond_t changed;                   /* status became OPEN, inside became 0 while CLOSED, a marking ended */
     struct pool *next;                        /* system->pools */
 };
 
@@ -467,11 +476,19 @@ void heap_make_ordered(struct pool *pool, struct block *block, struct stream_lis
 void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch);
 /* It is never given out again. */
 void heap_retire(struct pool *pool, struct block *block);
+/* It was meant for a while only. */
+void heap_end_retired(struct pool *pool, struct block *block);
+/* A freed block that others may have open, last in the queue; and out of the queue, in no list. */
+void heap_make_exported(struct pool *pool, struct block *block, uint64_t notes);
+void heap_end_exported(struct pool *pool, struct block *block);
 /* Take an ordered block out of its list; the oldest waiting one out of its queue. */
 void heap_unlist(struct pool *pool, struct block *block);
 struct block *heap_pop_waiting(struct pool *pool);
 /* Size of the largest block that may be given to somebody. */
 size_t heap_largest(const struct pool *pool);
+/* The live block of the segment that holds `address`, NULL when none does. Walks the segment unless it is a block's
+ * start. */
+struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address);
 /* A block that was taken out of the table stops being live. */
 void heap_end_life(struct pool *pool, struct block *block);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */
@@ -508,6 +525,24 @@ bool grow_settle(struct pool_system *system, const struct device_state *device);
 /* The device's headroom was touched: give back what is wholly free until it is whole. No lock held; the
  * caller is counted in pool->inside. */
 void grow_keep_headroom(struct pool *pool, bool waits);
+
+/* A segment that is free but for blocks which were exported without a trace goes back to the driver, as it would have
+ * gone at the last of its frees: a release that waits. Returns its size, 0 when there is none. No lock held. */
+uint64_t grow_release_untraceable(struct pool *pool);
+
+/* ---- notes.c: what the program did with a live block that its next owner must not find. In the block's tag ---- */
+
+#define NOTE_SYNC UINT64_C(1)        /* set SYNC_MEMOPS on it, which the driver does to the whole segment */
+#define NOTE_UNTRACEABLE UINT64_C(2) /* exported it by the driver's handle: nobody can tell who has it open */
+#define NOTE_WAITED UINT64_C(4)      /* EXPORTED: its free has waited, so it is idle once it is closed */
+#define NOTE_BITS 3                  /* above them: the number of an export by a handle of ours, 0: none */
+
+/* A block with notes is being freed: in no list and not live. Takes its marks back. True when the block is kept for
+ * whoever has it open; `waited`: else it would be idle. Under pool->lock, which it leaves meanwhile. */
+bool notes_end(struct pool *pool, struct block *block, bool waited);
+/* Exported blocks that nobody has open any more become free: waiting, or idle. True when any did. No lock held; the
+ * caller is counted in pool->inside. */
+bool notes_ask_exports(struct pool *pool);
 
 /* ---- fill.c ---- */
 

@@ -353,6 +353,7 @@ static uint64_t trim(struct pool_system *system, struct device_state *device, ui
 struct aftermath {
     bool trim, tight; /* give cached memory back */
     bool close;       /* close a fence */
+    bool exports;     /* ask about what others may have open, and give back what nobody can tell of */
     bool wait;        /* wait as the driver does, so that no more memory waits */
     bool waits;       /* the call may wait for the device anyway */
 };
@@ -389,6 +390,10 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
         fences_close(pool, false);
     }
     if (after.wait) wait_for_frees(pool);
+    if (after.exports) {
+        notes_ask_exports(pool);
+        if (after.waits) grow_release_untraceable(pool);
+    }
     /* To give back is a driver call that harms a capture: the first free after it does so. */
     const bool captures = atomic_load(&system->captures) != 0;
     if (after.trim && !captures) trim(system, pool->device, system->options.trim_bytes, after.waits);
@@ -405,7 +410,7 @@ static inline int free_done(struct pool *pool, uint64_t address, struct aftermat
     after.trim =
         pool->idle_bytes > most || (round && pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes > most);
     after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
-    const bool more = after.trim || after.tight || after.close || after.wait;
+    const bool more = after.trim || after.tight || after.close || after.wait || after.exports;
     if (__builtin_expect(more, 0)) pool->inside++;
     pthread_mutex_unlock(&pool->lock);
     if (__builtin_expect(more, 0)) clear_up(pool, after);
@@ -420,6 +425,12 @@ static bool is_refusal(int code) {
     return code >= DEVICE_CAPTURE_UNSUPPORTED && code <= 908;
 }
 
+/* A freed block that others may have open is kept for them. With pool->lock, which it gives up. */
+static int COLD free_kept(struct pool *pool, uint64_t address, bool waits) {
+    figures_end(pool);
+    return free_done(pool, address, (struct aftermath){.exports = true, .waits = waits}, false);
+}
+
 /* The device was waited for, and the block is idle. `guarded`: the wait is to be ended. waited_ns: 0, or what a wait
  * that was timed took. */
 static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded, uint64_t waited_ns) {
@@ -428,11 +439,13 @@ static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, b
     if (guarded) capture_wait_end(pool);
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
-    heap_make_idle(pool, block);
     stats_add(&pool->figures->waits, 1);
+    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, true)) return free_kept(pool, address, true);
+    const struct aftermath after = {.waits = true, .exports = block->segment->untraceable != 0};
+    heap_make_idle(pool, block);
     if (__builtin_expect(waited_ns != 0, 0)) stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
     figures_end_free(pool);
-    return free_done(pool, address, (struct aftermath){.waits = true}, false);
+    return free_done(pool, address, after, false);
 }
 
 /* Has enough been freed for a fence? Under pool->lock. */
@@ -453,6 +466,8 @@ static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door
     if (guarded) capture_wait_end(pool);
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
+    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false))
+        return free_kept(pool, address, guarded);
     heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
     struct aftermath after = {.close = is_full_batch(pool, block), .waits = guarded};
     if (guarded) stats_add(&pool->figures->waits, 1);
@@ -562,6 +577,7 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
     pthread_mutex_lock(&pool->lock);
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
+    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false)) return free_kept(pool, address, false);
     struct stream_list *list = streams_list(pool, ref);
     const uint64_t batch = fences_open_batch(&system->fences);
     bool mark = false, round = false;
@@ -593,12 +609,18 @@ int pool_find(struct pool_system *system, uint64_t address, struct pool_block_in
     const struct segment *segment = registry_segment(&system->registry, address);
     if (segment && segment->pool == pool) {
         code = DEVICE_NOT_FOUND;
-        const struct block *block = live_table_find(&pool->table, address);
-        if (!block)
-            for (block = segment->first; block && address - block->address >= block->size;) block = block->after;
-        if (block && block->state == BLOCK_LIVE && address - block->address < block->requested) {
-            *info = (struct pool_block_info){block->address, block->requested, block->address - segment->address,
-                                             block->id, pool->source.context};
+        const struct block *block = heap_live_at(pool, segment, address);
+        if (block) {
+            *info = (struct pool_block_info){
+                .base = block->address,
+                .requested = block->requested,
+                .offset_in_segment = block->address - segment->address,
+                .id = block->id,
+                .context = pool->source.context,
+                .kind = pool->source.kind,
+                .sync_memops = block->batch & NOTE_SYNC,
+                .export = block->batch >> NOTE_BITS,
+            };
             code = DEVICE_OK;
         }
     }
@@ -646,6 +668,7 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
         totals->ordered += pool->ordered_bytes;
         totals->waiting += pool->waiting_bytes;
         totals->retired += pool->retired_bytes;
+        totals->exported += pool->exported_bytes;
         totals->releasable += pool->releasable;
         totals->blocks_live += pool->live_blocks;
         totals->segments += pool->segment_count;

@@ -30,6 +30,10 @@ struct pool_options {
     bool async;               /* serve stream-ordered allocations */
     bool free_event;          /* POOL_FREE=event: a free of a plain block does not wait */
     int fill;                 /* CONFIG_FILL_…: what fills blocks, to their end, before they are handed out */
+
+    /* An exported block was freed: from now on nobody can open it. True when nobody has it open any more; its number is
+     * not asked about again. Called without a lock; NULL where nothing is exported. */
+    bool (*export_over)(uint64_t export);
 };
 
 struct pool_system; /* all pools of a process over one device_ops */
@@ -76,11 +80,27 @@ struct pool_block_info {
     size_t offset_in_segment; /* 0: the block starts its segment */
     uint64_t id;              /* unique in the process, never reused */
     struct device_context context;
+    enum segment_kind kind;
+    bool sync_memops; /* the program set SYNC_MEMOPS on it */
+    uint64_t export;  /* number of its export by a handle of ours, 0: none */
 };
 
 /* The live block that holds `address` (inside its requested size). 0; POOL_PASS when the address lies in none of our
  * segments; DEVICE_NOT_FOUND when it lies in one but in no live block. Counts nothing. */
 int pool_find(struct pool_system *system, uint64_t address, struct pool_block_info *info);
+
+/* Set SYNC_MEMOPS on the block that holds `address`, or take it back: the driver does so to a whole segment, so it goes
+ * when no block of it asks for it any more, at the latest with the last one's free. The driver's answer;
+ * DEVICE_INVALID_VALUE where no live block is; POOL_PASS when the address lies in none of our segments. */
+int pool_set_sync_memops(struct pool_system *system, uint64_t address, bool on);
+
+/* The live block that `info` tells of is given to other processes: by the export of this number (1 to 2^40), or with 0
+ * by the driver's handle. After its free it is kept from others: until options.export_over says so, or else until its
+ * segment goes. The number in force, which is another where the block had one already (UINT64_MAX: the driver's
+ * handle); 0 when the block is no more. */
+uint64_t pool_note_export(struct pool_system *system, const struct pool_block_info *info, uint64_t export);
+/* Is the block at `address` live or kept with this export? */
+bool pool_knows_export(struct pool_system *system, uint64_t export, uint64_t address);
 
 /* Bytes that trimming the device would give back: what cuMemGetInfo has to add. */
 uint64_t pool_releasable(struct pool_system *system, int ordinal);
@@ -133,8 +153,8 @@ const char *pool_check(struct pool_system *system);
 
 /* Sums over all pools of a device (−1: all devices), for tests and for comparing with the figures. */
 struct pool_totals {
-    uint64_t live, requested, reserved, idle, ordered, waiting, retired, releasable, largest_free, blocks_live,
-        segments;
+    uint64_t live, requested, reserved, idle, ordered, waiting, retired, exported, releasable, largest_free,
+        blocks_live, segments;
 };
 void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *totals);
 

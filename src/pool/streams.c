@@ -339,9 +339,10 @@ static bool record_marks(struct pool *pool, uint64_t own, bool *fence) {
 }
 
 bool streams_prove(struct pool *pool, uint64_t own, bool record) {
+    const bool closed = notes_ask_exports(pool);
     streams_poll(pool);
     fences_poll(pool->system, pool->device);
-    const bool moved = reclaim(pool);
+    const bool moved = reclaim(pool) || closed;
     if (!record) return moved;
     bool fence;
     bool recorded = record_marks(pool, own, &fence);

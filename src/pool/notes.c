@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a program did with a live block that outlasts its free, noted in the block: SYNC_MEMOPS, which the driver sets
+ * on the whole segment and which goes with the last block that asked for it; and exports to other processes, which may
+ * have the block open after its free, so that it is given out again only when none has. A block that was exported by
+ * the driver's own handle leaves no trace of who opened it: it is never given out again, and goes with its segment.
+ */
+#include "pool/internal.h"
+
+#include "config/log.h"
+
+static uint64_t export_of(const struct block *block) {
+    return block->batch >> NOTE_BITS;
+}
+
+/* ---- SYNC_MEMOPS ---- */
+
+/* One at a time is in the driver with a segment's mark. The segment stays, for it has a block that is not free. Under
+ * pool->lock, which it leaves meanwhile. */
+static int set_mark(struct pool *pool, struct segment *segment, struct device_context context, uint64_t address,
+                    bool on) {
+    const struct device_ops *ops = pool->system->ops;
+    segment->marking = true;
+    pool->inside++;
+    pthread_mutex_unlock(&pool->lock);
+    const int code = ops->set_sync_memops(ops->self, context, address, on);
+    pthread_mutex_lock(&pool->lock);
+    segment->marking = false;
+    pthread_cond_broadcast(&pool->changed);
+    pool_leave(pool);
+    return code;
+}
+
+static void await_marking(struct pool *pool, const struct segment *segment) {
+    while (segment->marking) pool_await_change(pool);
+}
+
+static int set_sync(struct pool *pool, struct block *block, bool on) {
+    static const struct device_context callers = {NULL, -1};
+    struct segment *segment = block->segment;
+    const uint64_t address = block->address;
+    const bool was = block->batch & NOTE_SYNC;
+    if (on == was && segment->marked) return DEVICE_OK;
+    if (!on && segment->marked > 1) { /* others keep the segment's */
+        block->batch &= ~NOTE_SYNC;
+        segment->marked--;
+        return DEVICE_OK;
+    }
+    /* Noted before the driver sets it, so that a free meanwhile takes it back. */
+    if (on) {
+        block->batch |= NOTE_SYNC;
+        segment->marked++;
+    }
+    const int code = set_mark(pool, segment, callers, address, on);
+    if (on == (code == DEVICE_OK)) return code;
+    block = live_table_find(&pool->table, address);
+    if (block && (block->batch & NOTE_SYNC)) {
+        block->batch &= ~NOTE_SYNC;
+        segment->marked--;
+    }
+    return code;
+}
+
+int pool_set_sync_memops(struct pool_system *system, uint64_t address, bool on) {
+    struct pool *pool = registry_pool(&system->registry, address);
+    if (!pool || !system->ops->set_sync_memops) return POOL_PASS;
+    int code = POOL_PASS;
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        const struct segment *segment = pool->status == POOL_OPEN ? registry_segment(&system->registry, address) : NULL;
+        if (!segment || segment->pool != pool) break;
+        code = DEVICE_INVALID_VALUE;
+        struct block *block = heap_live_at(pool, segment, address);
+        if (!block) break;
+        if (!segment->marking) {
+            code = set_sync(pool, block, on);
+            break;
+        }
+        pool_await_change(pool);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return code;
+}
+
+/* The mark is taken back while the block is nobody's: so its segment is still there. */
+static void end_mark(struct pool *pool, struct block *block) {
+    struct segment *segment = block->segment;
+    await_marking(pool, segment);
+    if (--segment->marked > 0) return;
+    const int code = set_mark(pool, segment, pool->source.context, block->address, false);
+    if (code != DEVICE_OK)
+        log_line(LOG_WARNING, "device %d: the driver answered %d when SYNC_MEMOPS was to be taken back",
+                 pool->device->ordinal, code);
+}
+
+/* ---- exports ---- */
+
+/* The live block with this id, NULL when it is no more. Under pool->lock. */
+static struct block *live_by_id(const struct pool *pool, uint64_t address, uint64_t id) {
+    struct block *block = live_table_find(&pool->table, address);
+    return block && block->id == id ? block : NULL;
+}
+
+uint64_t pool_note_export(struct pool_system *system, const struct pool_block_info *info, uint64_t export) {
+    struct pool *pool = registry_pool(&system->registry, info->base);
+    if (!pool) return 0;
+    uint64_t in_force = 0;
+    pthread_mutex_lock(&pool->lock);
+    struct block *block = live_by_id(pool, info->base, info->id);
+    if (block && !export) {
+        block->batch |= NOTE_UNTRACEABLE;
+        in_force = UINT64_MAX;
+    } else if (block) {
+        if (!export_of(block)) block->batch |= export << NOTE_BITS;
+        in_force = export_of(block);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return in_force;
+}
+
+bool pool_knows_export(struct pool_system *system, uint64_t export, uint64_t address) {
+    struct pool *pool = registry_pool(&system->registry, address);
+    if (!pool) return false;
+    pthread_mutex_lock(&pool->lock);
+    const struct block *block = live_table_find(&pool->table, address);
+    if (!block)
+        for (block = pool->exported; block && export_of(block) != export;) block = block->next;
+    const bool known = block && export_of(block) == export;
+    pthread_mutex_unlock(&pool->lock);
+    return known;
+}
+
+bool notes_end(struct pool *pool, struct block *block, bool waited) {
+    if (block->batch & NOTE_SYNC) {
+        heap_retire(pool, block);
+        figures_end(pool);
+        end_mark(pool, block);
+        figures_begin(pool);
+        heap_end_retired(pool, block);
+    }
+    const uint64_t notes = block->batch & ~NOTE_SYNC;
+    if (!notes) return false;
+    heap_make_exported(pool, block, notes | (waited ? NOTE_WAITED : 0));
+    return true;
+}
+
+bool notes_ask_exports(struct pool *pool) {
+    enum { MOST = 32 };
+    struct block *asked[MOST];
+    uint64_t exports[MOST];
+    bool over[MOST];
+    unsigned count = 0;
+    const struct pool_options *options = &pool->system->options;
+    if (!options->export_over) return false;
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->asking_exports && pool->traceable)
+        for (struct block *block = pool->exported; block && count < MOST; block = block->next)
+            if (export_of(block)) {
+                asked[count] = block;
+                exports[count++] = export_of(block);
+            }
+    if (count) pool->asking_exports = true;
+    pthread_mutex_unlock(&pool->lock);
+    if (!count) return false;
+
+    for (unsigned i = 0; i < count; i++) over[i] = options->export_over(exports[i]);
+
+    bool any = false;
+    pthread_mutex_lock(&pool->lock);
+    pool->asking_exports = false;
+    figures_begin(pool);
+    for (unsigned i = 0; i < count; i++) {
+        struct block *block = asked[i];
+        const uint64_t notes = block->batch;
+        heap_end_exported(pool, block);
+        if (!over[i]) {
+            heap_make_exported(pool, block, notes); /* behind those that were not asked about */
+        } else if (notes & NOTE_WAITED) {
+            heap_make_idle(pool, block);
+            any = true;
+        } else {
+            heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
+        }
+    }
+    figures_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return any;
+}
