@@ -55,7 +55,7 @@ CUresult entry_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr 
     struct pool_system *pool = process_pool();
     struct pool_block_info info;
     const int code = pool ? pool_find(pool, (uint64_t)address, &info) : POOL_PASS;
-    if (code == POOL_PASS || (code == DEVICE_OK && !info.offset_in_segment))
+    if (code == POOL_PASS || (code == DEVICE_OK && (info.kind != SEGMENT_ASYNC || !info.offset_in_segment)))
         return REAL(cuMemPoolExportPointer)(data, address);
     struct device_context context;
     const int refusal = process_context(&context);

@@ -15,3 +15,12 @@ const char *poolcuda_check(void) {
     struct pool_system *pool = atomic_load(&process_own.driver_pool);
     return pool != NULL ? pool_check(pool) : NULL;
 }
+
+/* Whether the live block that holds the address starts its segment; true of all other memory. */
+__attribute__((visibility("default"))) bool poolcuda_starts_segment(uint64_t address);
+
+bool poolcuda_starts_segment(uint64_t address) {
+    struct pool_block_info info;
+    struct pool_system *pool = atomic_load(&process_own.driver_pool);
+    return pool == NULL || pool_find(pool, address, &info) != DEVICE_OK || info.offset_in_segment == 0;
+}
