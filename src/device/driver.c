@@ -137,15 +137,24 @@ static void trim_memory_pool(struct device_driver *driver, CUmemoryPool memory_p
     driver->call.memory_pool_trim(memory_pool, reserved > most ? (size_t)reserved - most : 0);
 }
 
+/* In relaxed mode: in that of a capture the driver refuses to free, and the capture would be broken. */
 static int segment_release(void *self, const struct segment_source *source, uint64_t address, size_t bytes) {
     struct device_driver *driver = driver_of(self);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool exchanged =
+        driver->call.exchange_capture_mode && driver->call.exchange_capture_mode(&mode) == CUDA_SUCCESS;
     bool pushed;
     CUresult result = device_driver_enter(driver, source->context, &pushed);
     if (result == CUDA_SUCCESS) result = driver->call.memory_free((CUdeviceptr)address);
     device_driver_leave(driver, pushed);
     if (result == CUDA_SUCCESS && source->kind == SEGMENT_ASYNC)
         trim_memory_pool(driver, (CUmemoryPool)source->memory_pool, bytes);
+    if (exchanged) driver->call.exchange_capture_mode(&mode);
     return (int)result;
+}
+
+static bool releases_in_captures(void *self) {
+    return driver_of(self)->call.exchange_capture_mode != NULL;
 }
 
 static int memory_pool(void *self, int ordinal, void **handle) {
@@ -277,6 +286,7 @@ const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(voi
         .current_synchronize = current_synchronize,
         .segment_alloc = segment_alloc,
         .segment_release = segment_release,
+        .releases_in_captures = releases_in_captures,
         .memory_pool = memory_pool,
         .context_synchronize = context_synchronize,
         .stream_synchronize = stream_synchronize,

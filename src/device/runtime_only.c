@@ -100,6 +100,12 @@ static int synchronize_all(void *self) {
     return DEVICE_NOT_SUPPORTED;
 }
 
+/* Captures are not seen here. */
+static bool releases_in_captures(void *self) {
+    (void)self;
+    return false;
+}
+
 static bool context_alone(void *self, struct device_context context) {
     (void)self;
     (void)context;
@@ -243,6 +249,7 @@ bool runtime_only_bind(struct runtime_only *runtime, void *(*lookup)(void *arg, 
         .current_synchronize = current_synchronize,
         .segment_alloc = segment_alloc,
         .segment_release = segment_release,
+        .releases_in_captures = releases_in_captures,
         .memory_pool = memory_pool,
         .context_synchronize = context_synchronize,
         .stream_synchronize = stream_synchronize,

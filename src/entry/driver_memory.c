@@ -34,11 +34,11 @@ CUresult entry_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
     CUresult result = REAL(cuMemAlloc_v2)(out, bytes);
     uint64_t address;
     if (ENTRY_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !pool) return result;
-    if (process_relieve(-1)) result = REAL(cuMemAlloc_v2)(out, bytes);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !captures_any()) return result;
-    if (pool_alloc_cached(pool, bytes, door_of(mark), &address) != DEVICE_OK) return result;
-    *out = (CUdeviceptr)address;
-    return CUDA_SUCCESS;
+    if (captures_any() && pool_alloc_cached(pool, bytes, door_of(mark), &address) == DEVICE_OK) {
+        *out = (CUdeviceptr)address;
+        return CUDA_SUCCESS;
+    }
+    return process_relieve(-1) ? REAL(cuMemAlloc_v2)(out, bytes) : result;
 }
 
 CUresult entry_cuMemFree_v2(CUdeviceptr address) {

@@ -64,8 +64,7 @@ int process_context(struct device_context *context) {
 bool ENTRY_COLD process_relieve(int ordinal) {
     struct pool_system *pool = atomic_load_explicit(&process_own.driver_pool, memory_order_acquire);
     struct device_context context;
-    /* Waiting and freeing would break a capture. */
-    if (!pool || captures_any()) return false;
+    if (!pool) return false;
     if (ordinal < 0) {
         if (process_context(&context) != DEVICE_OK) return false;
         ordinal = context.ordinal;

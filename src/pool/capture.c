@@ -53,6 +53,23 @@ int capture_ask(struct pool *pool, bool wait) {
     return DEVICE_OK;
 }
 
+/* False: its context is being closed, and may be gone or stay. */
+static bool probe_release(const struct capture_probe *probe) {
+    struct pool *pool = probe->pool;
+    const struct device_ops *ops = pool->system->ops;
+    const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
+    pthread_mutex_lock(&pool->lock);
+    const bool there = probe->generation == pool->generation, open = pool->status == POOL_OPEN;
+    if (there && open) pool->inside++;
+    pthread_mutex_unlock(&pool->lock);
+    if (!there || !open) return !there;
+    ops->segment_release(ops->self, &plain, probe->address, UNIT);
+    pthread_mutex_lock(&pool->lock);
+    pool_leave(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return true;
+}
+
 void capture_release_probes(struct pool_system *system) {
     pthread_mutex_lock(&system->probes_lock);
     struct capture_probe *list = system->probes;
@@ -66,13 +83,16 @@ void capture_release_probes(struct pool_system *system) {
             return;
         }
         list = probe->next;
-        const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
-        if (probe->generation == generation_of(pool))
-            system->ops->segment_release(system->ops->self, &plain, probe->address, UNIT);
+        probe->next = NULL;
+        const bool released = probe_release(probe);
         pthread_mutex_lock(&pool->lock);
         capture_wait_end(pool);
         pthread_mutex_unlock(&pool->lock);
-        free(probe);
+        if (released) {
+            free(probe);
+        } else {
+            probes_put(system, probe);
+        }
     }
 }
 
@@ -81,23 +101,47 @@ static bool records_under_way(struct pool_system *system) {
     return atomic_load(&system->fences.records_begun) != ended;
 }
 
+static bool marks_under_way(struct pool_system *system) {
+    uint64_t ended = atomic_load(&system->fences.marks_ended);
+    return atomic_load(&system->fences.marks_begun) != ended;
+}
+
 static bool waits_under_way(struct pool *pool) {
     uint64_t ended = atomic_load(&pool->waits_ended);
     return atomic_load(&pool->waits_begun) != ended;
 }
 
+/* Nothing can be recorded while something captures: a fence of now proves meanwhile what was freed before. Not marks on
+ * streams: those may have to wait. */
+static void fence_what_is_free(struct pool_system *system) {
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        const bool wanted = pool->status == POOL_OPEN && streams_unmarked(pool);
+        if (wanted) pool->inside++;
+        pthread_mutex_unlock(&pool->lock);
+        if (!wanted) continue;
+        const bool recorded = fences_close(pool, false);
+        pthread_mutex_lock(&pool->lock);
+        pool_leave(pool);
+        pthread_mutex_unlock(&pool->lock);
+        if (recorded) return;
+    }
+}
+
 void pool_capture_begin(struct pool_system *system) {
     /* What harms a capture is a wait that comes to the driver after it. One that has been there for so long may be for
-     * work that ends only when the capturing thread has gone on. */
+     * work that ends only when the capturing thread has gone on. So may a mark, that waits for room on its stream. */
     enum { STEP_NS = 50000, STEPS = 2000 };
     const struct timespec step = {0, STEP_NS};
     const int error = errno;
     int cancel_state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    fence_what_is_free(system);
     atomic_fetch_add(&system->captures, 1);
     unsigned steps = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next)
         for (; waits_under_way(pool) && steps < STEPS; steps++) nanosleep(&step, NULL);
+    for (; marks_under_way(system) && steps < STEPS; steps++) nanosleep(&step, NULL);
     while (records_under_way(system)) nanosleep(&step, NULL);
     pthread_setcancelstate(cancel_state, &cancel_state);
     errno = error;

@@ -95,7 +95,7 @@ static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
 }
 
 /* A segment that pool->lock holders cannot find any more goes to the driver: a wait of the pool's, which is announced
- * (capture_wait_begin). No lock held; ends the wait and leaves the pool once. */
+ * (capture_release_begin). No lock held; ends the wait and leaves the pool once. */
 static void segment_give_back(struct pool *pool, struct segment *segment) {
     const struct device_ops *ops = pool->system->ops;
     uint64_t entered = driver_enter();
@@ -207,7 +207,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     pthread_mutex_lock(&best->lock);
     struct segment *segment = may_release(best) ? pick_release(best, enough) : NULL;
     uint64_t size = 0;
-    if (segment && !capture_wait_begin(best)) segment = NULL;
+    if (segment && !capture_release_begin(best)) segment = NULL;
     if (segment) {
         size = segment->size;
         segment_detach(best, segment);
@@ -250,7 +250,7 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
         pthread_mutex_lock(&pool->lock);
         const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
         struct segment *segment = cached > keep ? pick_release(pool, cached - keep) : NULL;
-        if (!segment || !capture_wait_begin(pool)) break;
+        if (!segment || !capture_release_begin(pool)) break;
         released += segment->size;
         segment_detach(pool, segment);
         pool->inside++;

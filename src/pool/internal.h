@@ -208,6 +208,7 @@ struct fences {
     _Atomic uint64_t marked;                       /* a fence was recorded for all up to this one */
     atomic_bool unsupported;                       /* the device cannot record fences */
     _Atomic uint64_t records_begun, records_ended; /* capture.c */
+    _Atomic uint64_t marks_begun, marks_ended;     /* likewise: on one stream */
     pthread_mutex_t lock;                          /* guards the rest */
     struct queued_fence {
         struct device_fence *fence;
@@ -312,6 +313,8 @@ bool streams_reclaim(struct pool *pool);
 bool streams_mark(struct pool *pool, struct stream_list *list);
 /* Ask about the marks of the pool's lists. True when one has passed. No lock held. */
 bool streams_poll(struct pool *pool);
+/* Are there blocks, of streams or not, for which neither a mark nor a fence was recorded? Under pool->lock. */
+bool streams_unmarked(const struct pool *pool);
 /* Without waiting, prove what can be proved of a pool's blocks: asks about marks and fences; then with `record` records
  * them where some are missing, but for the list `own`, and asks again. True when something became idle. No lock held;
  * the caller is counted in pool->inside. */
@@ -561,6 +564,14 @@ static inline bool capture_wait_begin(struct pool *pool) {
     atomic_fetch_sub(&pool->waits_begun, 1);
     return false;
 }
+/* To give memory back harms no capture where the device says so; captures that begin meanwhile wait all the same. */
+static inline bool capture_release_begin(struct pool *pool) {
+    const struct device_ops *ops = pool->system->ops;
+    if (capture_wait_begin(pool)) return true;
+    if (!ops->releases_in_captures(ops->self)) return false;
+    atomic_fetch_add(&pool->waits_begun, 1);
+    return true;
+}
 /* The same for a recording, which breaks captures too. */
 static inline bool capture_record_begin(struct pool_system *system) {
     atomic_fetch_add(&system->fences.records_begun, 1);
@@ -570,6 +581,17 @@ static inline bool capture_record_begin(struct pool_system *system) {
 }
 static inline void capture_record_end(struct pool_system *system) {
     atomic_fetch_add(&system->fences.records_ended, 1);
+}
+/* The same for a recording on one created stream: it may wait for room there, so captures wait for it for a while only.
+ * It harms none but a capture on that very stream, and then it proves nothing. */
+static inline bool capture_mark_begin(struct pool_system *system) {
+    atomic_fetch_add(&system->fences.marks_begun, 1);
+    if (__builtin_expect(atomic_load(&system->captures) == 0, 1)) return true;
+    atomic_fetch_add(&system->fences.marks_ended, 1);
+    return false;
+}
+static inline void capture_mark_end(struct pool_system *system) {
+    atomic_fetch_add(&system->fences.marks_ended, 1);
 }
 /* Under pool->lock. */
 static inline void capture_wait_end(struct pool *pool) {
@@ -581,7 +603,8 @@ static inline void capture_wait_end(struct pool *pool) {
  * driver's free waits as it would for the program), or else kept until the captures end. 0, or the driver's refusal. No
  * lock held. */
 int capture_ask(struct pool *pool, bool wait);
-/* What is left when a capture begins meanwhile is kept until that ends. */
+/* What is left when a capture begins meanwhile, or while its context is being closed, is kept until the next one ends.
+ */
 void capture_release_probes(struct pool_system *system);
 
 /* ---- figures.c: the pool's records of the figures. All under pool->lock, inside figures_begin … figures_end ---- */

@@ -212,23 +212,27 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     struct pool *pool = contexts_known_pool(system, context);
     const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
     if (!pool || !request.size) return POOL_PASS;
-    int code = DEVICE_OUT_OF_MEMORY;
     pthread_mutex_lock(&pool->lock);
-    if (pool->status == POOL_OPEN) {
-        figures_begin(pool);
-        streams_reclaim(pool);
-        struct block *block = heap_take(pool, NULL, request.size, true);
-        if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
-        if (block) {
-            *address = block->address;
-            figures_alloc(pool, block, true, door);
-            code = DEVICE_OK;
-        }
-        figures_end(pool);
-        if (block) return alloc_done(&request, block, door);
+    if (pool->status != POOL_OPEN) {
+        pthread_mutex_unlock(&pool->lock);
+        return DEVICE_OUT_OF_MEMORY;
     }
+    pool->inside++;
     pthread_mutex_unlock(&pool->lock);
-    return code;
+    streams_prove(pool, 0, false);
+    pthread_mutex_lock(&pool->lock);
+    figures_begin(pool);
+    struct block *block = heap_take(pool, NULL, request.size, true);
+    if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
+    if (block) {
+        *address = block->address;
+        figures_alloc(pool, block, true, door);
+    }
+    figures_end(pool);
+    pool_leave(pool);
+    if (block) return alloc_done(&request, block, door);
+    pthread_mutex_unlock(&pool->lock);
+    return DEVICE_OUT_OF_MEMORY;
 }
 
 /* May the pool serve the stream while something captures in the process? */

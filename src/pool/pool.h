@@ -142,8 +142,9 @@ void pool_memory_pool_kept(struct pool_system *system, const void *memory_pool);
 uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes);
 
 /* A stream of the process begins to capture / its capture ended. Nested and from any thread; begin is called before the
- * driver's call and taken back by end if that fails. begin waits, for a tenth of a second at most, until no free is
- * waiting for the device, and until no event is being recorded. */
+ * driver's call and taken back by end if that fails. begin records a fence for what was freed before; it waits, for a
+ * tenth of a second at most, until no free is waiting for the device and no event is being recorded on one stream, and
+ * until no fence is. */
 void pool_capture_begin(struct pool_system *system);
 void pool_capture_end(struct pool_system *system);
 

@@ -245,10 +245,23 @@ static void list_rest(struct pool *pool, struct stream_list *list) {
     streams_list_emptied(pool, list);
 }
 
+/* A recording on a default stream harms other streams' captures. */
+static bool mark_begin(struct pool_system *system, struct device_stream stream) {
+    return is_default(key_of(stream)) ? capture_record_begin(system) : capture_mark_begin(system);
+}
+
+static void mark_end(struct pool_system *system, struct device_stream stream) {
+    if (is_default(key_of(stream))) {
+        capture_record_end(system);
+    } else {
+        capture_mark_end(system);
+    }
+}
+
 bool streams_mark(struct pool *pool, struct stream_list *list) {
     struct pool_system *system = pool->system;
     const struct device_ops *ops = system->ops;
-    if (list->busy || list->mark || list->ending || !capture_record_begin(system)) {
+    if (list->busy || list->mark || list->ending || !mark_begin(system, list->stream)) {
         pthread_mutex_unlock(&pool->lock);
         return false;
     }
@@ -262,7 +275,7 @@ bool streams_mark(struct pool *pool, struct stream_list *list) {
 
     struct device_fence *mark = NULL;
     const int code = ops->fence_record_stream(ops->self, context, stream, &mark);
-    capture_record_end(system);
+    mark_end(system, stream);
 
     pthread_mutex_lock(&pool->lock);
     if (code == DEVICE_OK) {
@@ -315,6 +328,16 @@ static bool reclaim(struct pool *pool) {
     figures_end(pool);
     pthread_mutex_unlock(&pool->lock);
     return moved;
+}
+
+bool streams_unmarked(const struct pool *pool) {
+    const uint64_t fenced = fences_marked(&pool->system->fences);
+    if (pool->waiting && pool->waiting_last->batch > fenced) return true;
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        const struct stream_list *list = pool->lists[i];
+        if (list->bytes && list->newest > list->marked && list->newest > fenced) return true;
+    }
+    return false;
 }
 
 /* Record marks where some are missing, but for the list `own`. *fence: are there blocks that only a fence can prove? */

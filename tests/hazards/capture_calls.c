@@ -4,6 +4,7 @@
  */
 #include "capture_calls.h"
 
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream);
@@ -135,14 +136,14 @@ ON_STREAM(blocking, BLOCKING)
 ON_STREAM(legacy, LEGACY)
 ON_STREAM(own, OWN)
 
-#define OF_STREAM(name, text)                                                                              \
-    {text ": allocate", name##_alloc}, {text ": allocate much", name##_alloc_much},                        \
-        {text ": allocate, fill, free", name##_use}, {text ": free plain memory", name##_free_plain},      \
-        {text ": free", name##_free_ordered}, {text ": free nothing", name##_free_null},                   \
-        {text ": free garbage", name##_free_garbage}, {text ": free inside a block", name##_free_inside},  \
-        {text ": free twice", name##_free_twice}, {text ": allocate from a pool", name##_alloc_from_pool}, \
-        {text ": allocate to NULL", name##_alloc_to_null}, {text ": allocate 0", name##_alloc_nothing}, {  \
-        text ": synchronize", name##_synchronize                                                           \
+#define OF_STREAM(name, text)                                                                                    \
+    {text ": allocate", name##_alloc, 0}, {text ": allocate much", name##_alloc_much, 0},                        \
+        {text ": allocate, fill, free", name##_use, 0}, {text ": free plain memory", name##_free_plain, 0},      \
+        {text ": free", name##_free_ordered, 0}, {text ": free nothing", name##_free_null, 0},                   \
+        {text ": free garbage", name##_free_garbage, 0}, {text ": free inside a block", name##_free_inside, 0},  \
+        {text ": free twice", name##_free_twice, 0}, {text ": allocate from a pool", name##_alloc_from_pool, 0}, \
+        {text ": allocate to NULL", name##_alloc_to_null, 0}, {text ": allocate 0", name##_alloc_nothing, 0}, {  \
+        text ": synchronize", name##_synchronize, 0                                                              \
     }
 
 CALL(per_thread_use) {
@@ -226,7 +227,7 @@ CALL(create_context) {
     IGNORES_CELL;
     CUcontext before, context;
     cuCtxGetCurrent(&before);
-    THEN(cuCtxCreate(&context, NULL, 0, 0), destroy_and_return(context, before));
+    THEN(cuCtxCreate_v2(&context, 0, 0), destroy_and_return(context, before));
 }
 
 /* ---- questions ---- */
@@ -265,14 +266,14 @@ CALL(set_attribute) {
 }
 CALL(get_handle) {
     CUipcMemHandle handle;
-    return cuIpcGetMemHandle(&handle, cell->plain);
+    return cuIpcGetMemHandle(&handle, cell->exported);
 }
 CALL(open_handle) {
     CUdeviceptr p;
     return cuIpcOpenMemHandle(&p, cell->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }
 CALL(close_handle) {
-    return cuIpcCloseMemHandle(cell->plain);
+    return cuIpcCloseMemHandle(cell->exported);
 }
 CALL(query_event) {
     return cuEventQuery(cell->event);
@@ -406,74 +407,74 @@ CALL(fill_it) {
 }
 
 const struct capture_call capture_calls[] = {
-    {"allocate", alloc},
-    {"allocate much", alloc_much},
-    {"allocate twice", alloc_two},
-    {"allocate to NULL", alloc_to_null},
-    {"allocate 0", alloc_nothing},
-    {"free", free_plain},
-    {"free what was allocated in order", free_ordered},
-    {"free nothing", free_null},
-    {"free garbage", free_garbage},
-    {"free inside a block", free_inside},
-    {"free twice", free_twice},
-    {"free twice what was allocated in order", free_ordered_twice},
-    {"free and allocate", free_and_alloc},
+    {"allocate", alloc, 0},
+    {"allocate much", alloc_much, 0},
+    {"allocate twice", alloc_two, 0},
+    {"allocate to NULL", alloc_to_null, 0},
+    {"allocate 0", alloc_nothing, 0},
+    {"free", free_plain, 0},
+    {"free what was allocated in order", free_ordered, 0},
+    {"free nothing", free_null, 0},
+    {"free garbage", free_garbage, 0},
+    {"free inside a block", free_inside, 0},
+    {"free twice", free_twice, 0},
+    {"free twice what was allocated in order", free_ordered_twice, 0},
+    {"free and allocate", free_and_alloc, 0},
     OF_STREAM(capturing, "the capturing stream"),
     OF_STREAM(non_blocking, "a non-blocking stream"),
     OF_STREAM(blocking, "a blocking stream"),
     OF_STREAM(legacy, "the legacy stream"),
     OF_STREAM(own, "the thread's stream"),
-    {"the thread's stream 0: allocate, free", per_thread_use},
-    {"the thread's stream 0: allocate from a pool, free", per_thread_use_pool},
-    {"cuMemAllocPitch", alloc_pitch},
-    {"cuMemAllocManaged", alloc_managed},
-    {"cuModuleLoad", load_module},
-    {"cuModuleLoadData", load_no_data},
-    {"cuModuleLoadDataEx", load_no_data_ex},
-    {"cuModuleLoadFatBinary", load_no_fat_binary},
-    {"cuLibraryLoadData", load_no_library},
-    {"cuLibraryLoadFromFile", load_library_file},
-    {"cuGraphInstantiate", instantiate},
-    {"cuGraphInstantiateWithParams", instantiate_with_params},
-    {"cuCtxSetLimit", set_limit},
-    {"cuStreamCreate", create_stream},
-    {"cuStreamCreateWithPriority", create_stream_with_priority},
-    {"cuCtxCreate", create_context},
-    {"cuMemGetInfo", memory_info},
-    {"cuMemGetAddressRange", address_range},
-    {"cuPointerGetAttribute", attribute},
-    {"cuPointerGetAttributes", attributes},
-    {"cuPointerSetAttribute", set_attribute},
-    {"cuIpcGetMemHandle", get_handle},
-    {"cuIpcOpenMemHandle", open_handle},
-    {"cuIpcCloseMemHandle", close_handle},
-    {"cuEventQuery", query_event},
-    {"cuStreamQuery of the capturing stream", query_stream},
-    {"cuCtxSynchronize", synchronize},
-    {"cuGetProcAddress", look_up},
-    {"cuDeviceSetMemPool", set_pool},
-    {"cuMemSetMemPool", set_pool_of_location},
-    {"cuMemPoolSetAccess", set_access},
-    {"cuMemPoolTrimTo", trim_pool},
-    {"cuMemPoolDestroy", destroy_pool},
-    {"retain and release", retain},
-    {"cuCtxEnablePeerAccess", reach},
-    {"cuDevicePrimaryCtxReset of another device", reset_another},
-    {"cuCtxDestroy of another", destroy_context},
-    {"cuStreamDestroy of another", destroy_stream},
-    {"cuStreamDestroy of another, after a free on it", free_and_destroy_stream},
-    {"cuStreamDestroy of the capturing stream", destroy_capturing},
-    {"begin once more", begin_again},
-    {"begin on the legacy stream", begin_on_legacy},
-    {"begin and end another", begin_another},
-    {"begin and end another in global mode", begin_another_globally},
-    {"begin and end on the thread's stream", begin_on_own},
-    {"begin another in a graph", begin_to_graph},
-    {"begin one in a graph on the thread's stream", begin_to_graph_on_own},
-    {"end one that did not begin", end_none},
-    {"end it", end_it},
-    {"end it without a place for the graph", end_to_null},
-    {"fill", fill_it},
+    {"the thread's stream 0: allocate, free", per_thread_use, 0},
+    {"the thread's stream 0: allocate from a pool, free", per_thread_use_pool, 0},
+    {"cuMemAllocPitch", alloc_pitch, 0},
+    {"cuMemAllocManaged", alloc_managed, 0},
+    {"cuModuleLoad", load_module, 0},
+    {"cuModuleLoadData", load_no_data, 0},
+    {"cuModuleLoadDataEx", load_no_data_ex, 0},
+    {"cuModuleLoadFatBinary", load_no_fat_binary, 0},
+    {"cuLibraryLoadData", load_no_library, 0},
+    {"cuLibraryLoadFromFile", load_library_file, 0},
+    {"cuGraphInstantiate", instantiate, 0},
+    {"cuGraphInstantiateWithParams", instantiate_with_params, 0},
+    {"cuCtxSetLimit", set_limit, 0},
+    {"cuStreamCreate", create_stream, 0},
+    {"cuStreamCreateWithPriority", create_stream_with_priority, 0},
+    {"cuCtxCreate", create_context, 0},
+    {"cuMemGetInfo", memory_info, 0},
+    {"cuMemGetAddressRange", address_range, 0},
+    {"cuPointerGetAttribute", attribute, 0},
+    {"cuPointerGetAttributes", attributes, 0},
+    {"cuPointerSetAttribute", set_attribute, 0},
+    {"cuIpcGetMemHandle", get_handle, 0},
+    {"cuIpcOpenMemHandle", open_handle, 0},
+    {"cuIpcCloseMemHandle", close_handle, 0},
+    {"cuEventQuery", query_event, 0},
+    {"cuStreamQuery of the capturing stream", query_stream, 0},
+    {"cuCtxSynchronize", synchronize, 0},
+    {"cuGetProcAddress", look_up, 0},
+    {"cuDeviceSetMemPool", set_pool, 0},
+    {"cuMemSetMemPool", set_pool_of_location, 13000},
+    {"cuMemPoolSetAccess", set_access, 0},
+    {"cuMemPoolTrimTo", trim_pool, 0},
+    {"cuMemPoolDestroy", destroy_pool, 0},
+    {"retain and release", retain, 0},
+    {"cuCtxEnablePeerAccess", reach, 0},
+    {"cuDevicePrimaryCtxReset of another device", reset_another, 0},
+    {"cuCtxDestroy of another", destroy_context, 0},
+    {"cuStreamDestroy of another", destroy_stream, 0},
+    {"cuStreamDestroy of another, after a free on it", free_and_destroy_stream, 0},
+    {"cuStreamDestroy of the capturing stream", destroy_capturing, 0},
+    {"begin once more", begin_again, 0},
+    {"begin on the legacy stream", begin_on_legacy, 0},
+    {"begin and end another", begin_another, 0},
+    {"begin and end another in global mode", begin_another_globally, 0},
+    {"begin and end on the thread's stream", begin_on_own, 0},
+    {"begin another in a graph", begin_to_graph, 0},
+    {"begin one in a graph on the thread's stream", begin_to_graph_on_own, 0},
+    {"end one that did not begin", end_none, 0},
+    {"end it", end_it, 0},
+    {"end it without a place for the graph", end_to_null, 0},
+    {"fill", fill_it, 0},
 };
 const unsigned capture_call_count = sizeof capture_calls / sizeof *capture_calls;

@@ -19,6 +19,7 @@ enum { CAPTURING, NON_BLOCKING, BLOCKING, LEGACY, OWN, STREAMS };
 struct cell {
     CUstream streams[STREAMS];
     CUdeviceptr plain, ordered, other_ordered; /* live when the capture begins */
+    CUdeviceptr exported;                      /* one that starts its segment */
     CUdeviceptr got;                           /* what a call allocated and did not free */
     CUstream got_on;                           /* where it was allocated, NULL: plain */
     CUdeviceptr after;                         /* another of these, to be freed by cuMemFree */
@@ -27,7 +28,7 @@ struct cell {
     CUmemoryPool first_pool, own_pool;         /* the default one; another */
     CUgraph graph;                             /* of nothing */
     CUevent event;
-    CUipcMemHandle handle; /* of `plain` */
+    CUipcMemHandle handle; /* of `exported` */
     CUstreamCaptureMode mode;
     unsigned long long said; /* what else a call answered */
 };
@@ -35,6 +36,7 @@ struct cell {
 struct capture_call {
     const char *name;
     CUresult (*make)(struct cell *);
+    int since; /* a driver before has no such call */
 };
 
 extern const struct capture_call capture_calls[];

@@ -11,6 +11,8 @@
 #include "capture_calls.h"
 #include "stream_guest.h"
 
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device); /* of old drivers too */
+
 static const char *const mode_names[] = {"global", "thread-local", "relaxed"};
 
 struct caller {
@@ -30,7 +32,7 @@ static void make_missing(struct cell *cell, bool blocking) {
     if (!cell->other) cell->other = stream_new();
     if (!cell->own_pool) must(cuMemPoolCreate(&cell->own_pool, &properties));
     if (!cell->created) {
-        must(cuCtxCreate(&cell->created, NULL, 0, 0));
+        must(cuCtxCreate_v2(&cell->created, 0, 0));
         must(cuCtxSetCurrent(primary));
     }
 }
@@ -42,6 +44,8 @@ static void make_cell(struct cell *cell) {
     must(cuDeviceGetDefaultMemPool(&cell->first_pool, 0));
     must(cuDevicePrimaryCtxRetain(&cell->second, 1));
     must(cuGraphCreate(&cell->graph, 0));
+    cell->exported = take_plain(LARGE);
+    must(cuIpcGetMemHandle(&cell->handle, cell->exported));
     must(cuEventCreate(&cell->event, CU_EVENT_DISABLE_TIMING));
 }
 
@@ -111,7 +115,6 @@ static void say_left(struct cell *cell) {
 static void say_cell(struct cell *cell, struct caller *caller, bool other_thread) {
     make_blocks(cell);
     cell->said = 0;
-    must(cuIpcGetMemHandle(&cell->handle, cell->plain));
     must(cuStreamBeginCapture(cell->streams[CAPTURING], cell->mode));
     if (other_thread) {
         pthread_t thread;
@@ -128,8 +131,11 @@ static void say_cell(struct cell *cell, struct caller *caller, bool other_thread
 
 static void say_matrix(bool blocking) {
     struct cell cell;
+    int version = 0;
+    must(cuDriverGetVersion(&version));
     make_cell(&cell);
     for (unsigned i = 0; i < capture_call_count; i++) {
+        if (capture_calls[i].since > version) continue;
         for (int each = 0; each < 3 * 3 * 2; each++) {
             struct caller caller = {&capture_calls[i], &cell, (CUstreamCaptureMode)(each / 3 % 3), CUDA_SUCCESS};
             cell.mode = (CUstreamCaptureMode)(each % 3);

@@ -129,6 +129,11 @@ static int synchronize_all(void *self) {
     return context_synchronize(self, current);
 }
 
+static bool releases_in_captures(void *self) {
+    const struct fake_device *fake = self;
+    return fake->releases_in_captures;
+}
+
 static bool context_alone(void *self, struct device_context context) {
     const struct fake_device *fake = self;
     (void)context;
@@ -275,6 +280,7 @@ void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
                 .current_synchronize = current_synchronize,
                 .segment_alloc = segment_alloc,
                 .segment_release = segment_release,
+                .releases_in_captures = releases_in_captures,
                 .memory_pool = memory_pool,
                 .context_synchronize = context_synchronize,
                 .stream_synchronize = stream_synchronize,

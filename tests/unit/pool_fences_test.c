@@ -194,7 +194,7 @@ static void beside_other_contexts_a_waited_for_block_waits_for_a_fence_too(void 
     fixture_end(&f);
 }
 
-static void nothing_is_recorded_while_a_stream_captures(void **state) {
+static void hazard_30_nothing_is_recorded_while_a_stream_captures(void **state) {
     (void)state;
     struct fixture f;
     begin(&f, true);
@@ -202,19 +202,44 @@ static void nothing_is_recorded_while_a_stream_captures(void **state) {
     must_free(&f, a);
     must_free_on(&f, STREAM(1), b);
     pool_capture_begin(f.pool);
-    free_many(&f, 0, 0);
+    const uint64_t recorded = f.device.recorded;
+    assert_int_equal(recorded, 1); /* before it, for what was freed before */
     assert_int_equal(pool_alloc(f.pool, BIG, POOL_DOOR_DRIVER, &address), POOL_PASS);
     uint64_t c = must_alloc_on(&f, STREAM(2), BIG);
     for (unsigned i = 0; i < 200; i++) must_free_on(&f, STREAM(1), must_alloc_on(&f, STREAM(1), 512));
     pool_stream_end(f.pool, STREAM(1).handle);
     must_free(&f, c);
-    assert_int_equal(f.device.recorded, 0);
+    assert_int_equal(f.device.recorded, recorded);
     assert_int_equal(f.device.releases, 0);
     pool_capture_end(f.pool);
-    must_alloc(&f, BIG);
-    assert_int_equal(f.device.fences, 1); /* what had to wait is recorded afterwards */
+    must_alloc_on(&f, STREAM(2), 2 * BIG);
+    assert_int_equal(f.device.fences, 2); /* what had to wait is recorded afterwards */
     pass_all(&f);
     assert_int_equal(must_alloc(&f, BIG), a);
+    fixture_end(&f);
+}
+
+static void what_was_freed_before_a_capture_is_proved_amid_it(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, true);
+    const uint64_t a = must_alloc(&f, BIG), b = must_alloc_on(&f, STREAM(1), BIG);
+    uint64_t address = 0;
+    must_free(&f, a);
+    must_free_on(&f, STREAM(1), b);
+    pool_capture_begin(f.pool);
+    pool_capture_begin(f.pool); /* what has a fence needs no other */
+    assert_int_equal(f.device.fences, 1);
+    assert_int_equal(pool_alloc_cached(f.pool, BIG, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
+    pass_all(&f);
+    assert_int_equal(pool_alloc_cached(f.pool, BIG, POOL_DOOR_DRIVER, &address), 0);
+    assert_int_equal(address, a);
+    assert_int_equal(must_alloc_on(&f, STREAM(2), BIG), b);
+    pool_capture_end(f.pool);
+    pool_capture_begin(f.pool); /* nothing is free */
+    assert_int_equal(f.device.recorded, 1);
+    pool_capture_end(f.pool);
+    pool_capture_end(f.pool);
     fixture_end(&f);
 }
 
@@ -244,11 +269,39 @@ static void a_capture_begins_after_the_recordings_under_way(void **state) {
     struct fixture f;
     begin(&f, true);
     recorded_in = &f;
+    atomic_store(&recording, false);
+    atomic_store(&capturing, false);
     f.device.during_record = linger;
     must_free(&f, must_alloc(&f, BIG));
     must_alloc(&f, BIG);
     assert_true(atomic_load(&recording));
     assert_false(atomic_load(&seen_capturing));
+    pthread_join(capturer, NULL);
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
+/* The driver lets a mark wait for room on its stream, which the capturing thread may have to make. */
+static void until_captured(void *arg) {
+    (void)arg;
+    if (atomic_exchange(&recording, true)) return;
+    pthread_create(&capturer, NULL, begin_capture, NULL);
+    for (unsigned ms = 0; ms < 20000 && !atomic_load(&capturing); ms++) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    atomic_store(&seen_capturing, atomic_load(&capturing));
+}
+
+static void a_capture_begins_though_a_mark_waits_for_room(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, true);
+    recorded_in = &f;
+    atomic_store(&recording, false);
+    atomic_store(&capturing, false);
+    must_free_on(&f, STREAM(1), must_alloc_on(&f, STREAM(1), BIG));
+    f.device.during_record = until_captured;
+    must_alloc_on(&f, STREAM(2), BIG);
+    assert_int_equal(f.device.stream_marks, 1);
+    assert_true(atomic_load(&seen_capturing));
     pthread_join(capturer, NULL);
     pool_capture_end(f.pool);
     fixture_end(&f);
@@ -333,7 +386,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_has_passed_is_not_waited_for),
     cmocka_unit_test(a_device_without_fences_waits_in_every_free),
     cmocka_unit_test(beside_other_contexts_a_waited_for_block_waits_for_a_fence_too),
-    cmocka_unit_test(nothing_is_recorded_while_a_stream_captures),
+    cmocka_unit_test(hazard_30_nothing_is_recorded_while_a_stream_captures),
+    cmocka_unit_test(what_was_freed_before_a_capture_is_proved_amid_it),
+    cmocka_unit_test(a_capture_begins_though_a_mark_waits_for_room),
     cmocka_unit_test(a_capture_begins_after_the_recordings_under_way),
     cmocka_unit_test(a_fence_that_fails_retires_what_it_was_to_prove),
     cmocka_unit_test(a_recording_that_fails_leaves_blocks_to_the_next),

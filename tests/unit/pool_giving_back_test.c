@@ -38,6 +38,7 @@ static void pass_all(struct fixture *f) {
 static void end(struct fixture *f) {
     const struct fences *fences = &f->pool->fences;
     assert_int_equal(atomic_load(&fences->records_begun), atomic_load(&fences->records_ended));
+    assert_int_equal(atomic_load(&fences->marks_begun), atomic_load(&fences->marks_ended));
     for (struct pool *pool = atomic_load(&f->pool->pools); pool; pool = pool->next) {
         assert_int_equal(atomic_load(&pool->waits_begun), atomic_load(&pool->waits_ended));
         assert_int_equal(pool->inside, 0);

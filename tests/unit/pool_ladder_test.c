@@ -423,6 +423,7 @@ static void nothing_is_waited_for_while_a_stream_captures(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.passes_at_once = false;
     wait_beside(&f, 40 * MIB_BYTES, 0);
     pool_capture_begin(f.pool);
     unsigned synchronizes = f.device.synchronizes;
@@ -435,10 +436,32 @@ static void nothing_is_waited_for_while_a_stream_captures(void **state) {
     fixture_end(&f);
 }
 
+static void amid_a_capture_memory_goes_back_where_that_harms_none(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
+    must_free(&f, must_alloc(&f, 40 * MIB_BYTES));
+    must_free_on(&f, STREAM(1), must_alloc_on(&f, STREAM(1), 16 * MIB_BYTES));
+    pool_capture_begin(f.pool);
+    assert_false(pool_relieve(f.pool, 0));
+    uint64_t address;
+    assert_int_equal(pool_alloc_async(f.pool, 30 * MIB_BYTES, STREAM(2), POOL_DOOR_DRIVER, &address),
+                     DEVICE_OUT_OF_MEMORY);
+    assert_int_equal(f.device.releases, 0);
+    f.device.releases_in_captures = true;
+    must_alloc_on(&f, STREAM(2), 30 * MIB_BYTES);
+    assert_int_equal(f.device.releases, 2);
+    assert_int_equal(totals_of(&f, 0).reserved, totals_of(&f, 0).live);
+    assert_int_equal(f.device.synchronizes, 1); /* of the free before */
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
 static void blocks_whose_wait_failed_wait_on(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.passes_at_once = false;
     must_alloc(&f, 512); /* keeps the segment */
     uint64_t a = wait_beside(&f, 3 * MIB_BYTES, 0), b = must_alloc(&f, 5 * MIB_BYTES);
     pool_capture_begin(f.pool);
@@ -601,6 +624,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(trim_bounds_what_stays_cached),
     cmocka_unit_test(a_trim_counts_what_waits_and_stops_at_what_may_stay),
     cmocka_unit_test(nothing_is_waited_for_while_a_stream_captures),
+    cmocka_unit_test(amid_a_capture_memory_goes_back_where_that_harms_none),
     cmocka_unit_test(blocks_whose_wait_failed_wait_on),
     cmocka_unit_test(a_block_that_was_waited_for_serves_at_once),
     cmocka_unit_test(a_block_freed_meanwhile_serves_before_failing),

@@ -562,6 +562,26 @@ static void what_asked_the_driver_goes_with_its_context(void **state) {
     fixture_end(&f);
 }
 
+/* The end of a context tells of its captures' end while its pool is closed. */
+static void what_asked_the_driver_stays_while_its_context_is_closed(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.free_event = true;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    const uint64_t a = must_alloc(&f, 4096);
+    pool_capture_begin(f.pool);
+    must_free(&f, a);
+    pool_context_close(f.pool, 0, NULL);
+    pool_capture_end(f.pool);
+    assert_int_equal(f.device.releases, 0);
+    pool_context_settle(f.pool, 0, NULL); /* it lives on */
+    pool_capture_begin(f.pool);
+    pool_capture_end(f.pool);
+    assert_int_equal(f.device.releases, 1);
+    fixture_end(&f);
+}
+
 static void a_free_in_a_capture_waits_as_the_drivers_does(void **state) {
     (void)state;
     struct fixture f;
@@ -648,6 +668,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(where_the_driver_has_no_more_amid_a_capture_what_is_idle_serves),
     cmocka_unit_test(a_capture_passes_allocations_and_defers_frees),
     cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
+    cmocka_unit_test(what_asked_the_driver_stays_while_its_context_is_closed),
     cmocka_unit_test(what_asked_the_driver_goes_with_its_context),
     cmocka_unit_test(a_free_in_a_capture_waits_as_the_drivers_does),
     cmocka_unit_test(of_two_captures_the_last_gives_back_what_asked),
