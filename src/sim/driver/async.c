@@ -46,7 +46,8 @@ static CUresult alloc(struct thread *thread, CUdeviceptr *address, size_t bytes,
     struct pool *pool = NULL;
     CUresult result = stream_named(thread, stream_handle, &stream);
     if (result != CUDA_SUCCESS) return result;
-    if (address == NULL || (named && pool_named(handle, &pool) != CUDA_SUCCESS)) return CUDA_ERROR_INVALID_VALUE;
+    if (address == NULL || (named && (pool_named(handle, &pool) != CUDA_SUCCESS || pool->imported)))
+        return CUDA_ERROR_INVALID_VALUE;
     if (bytes == 0) {
         *address = 0;
         return CUDA_SUCCESS;
@@ -89,6 +90,10 @@ static CUresult begin_free(struct allocation *allocation, uint64_t address, stru
     case ALLOCATION_POOL:
         allocation->leaving = true;
         return CUDA_SUCCESS;
+    case ALLOCATION_OPENED:
+        if (allocation->pool == NULL) return CUDA_ERROR_INVALID_VALUE;
+        allocation->leaving = true;
+        break;
     case ALLOCATION_PLAIN:
         allocation->leaving = true;
         break;

@@ -223,6 +223,8 @@ static int attribute_value(const struct device *device, CUdevice_attribute attri
     case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
         return 1;
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
+        return CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     default:
         return 0; /* a feature that is not simulated */
     }

@@ -207,7 +207,7 @@ struct shares_handle {
     struct shares_process process;
     uint64_t address, buffer_id;
     uint64_t device; /* on the machine */
-    uint64_t unused;
+    uint64_t pool;   /* the exporter's number of it; 0: none */
     uint64_t checksum;
 };
 
@@ -229,6 +229,11 @@ bool shares_is_self(const struct shares_process *process);
 /* Asks the process that made the handle; the file, to be closed, or -1 where it or the memory is gone. Waits for that
  * process: no lock may be held. */
 int shares_ask(const struct shares_handle *handle, struct shares_place *place);
+/* Maps it for the context, or for all (NULL). 1 where the process does not see its device, 205 where it cannot be
+ * mapped. Under memory_lock, as the other. */
+CUresult shares_map(struct context *context, int file, const struct shares_place *place,
+                    struct allocation **allocation);
+void shares_unmap(const struct allocation *allocation);
 
 /* ---- devices.c ---- */
 
@@ -268,6 +273,12 @@ CUresult devices_start(void);
 
 static inline struct device *device_of(CUdevice ordinal) {
     return ordinal >= 0 && ordinal < device_count ? &devices[ordinal] : NULL;
+}
+
+static inline struct device *device_on_machine(int64_t physical) {
+    for (int i = 0; i < device_count; i++)
+        if (devices[i].physical == physical) return &devices[i];
+    return NULL;
 }
 
 /* ---- race.c: what a context, and a green one, keeps for the race detector; scheduler_lock ---- */
@@ -354,7 +365,7 @@ enum allocation_kind {
     ALLOCATION_HOST,
     ALLOCATION_REGISTERED,
     ALLOCATION_GRAPH, /* what nodes of graphs allocate: an address, and memory once it is launched */
-    ALLOCATION_OPENED /* memory of another process */
+    ALLOCATION_OPENED /* memory of another process, by its handle, or imported with a pool */
 };
 
 struct allocation {
@@ -366,12 +377,12 @@ struct allocation {
     unsigned flags;
     uint64_t buffer_id;
     struct device *device;   /* where it lies, or was made */
-    struct context *context; /* NULL for pool memory, which outlives contexts */
+    struct context *context; /* NULL for memory of pools, which outlives contexts */
     union {
         struct slab *slab;                 /* PLAIN below 2 MiB */
         struct pool_block *block;          /* POOL */
         struct graph_memory *graph_memory; /* GRAPH */
-        struct opened_memory *opened;      /* OPENED */
+        struct opened_memory *opened;      /* OPENED by a handle */
     };
     struct pool *pool;
     size_t taken_bytes;                      /* PLAIN from 2 MiB, GRAPH, HOST, MANAGED, OPENED: size of the range */
@@ -428,7 +439,11 @@ struct pool_block {
 struct pool {
     struct handle handle;
     struct device *device;
-    bool is_default, exportable, destroyed;
+    uint64_t id; /* never reused */
+    bool is_default, exportable, imported, destroyed;
+    struct shares_process owner;       /* imported: whose it is, */
+    uint64_t owner_id;                 /* and which of that one's */
+    size_t most;                       /* bytes that it may reserve; 0: any number */
     _Atomic(uint32_t) readers_writers; /* other devices that may use its memory: a bit each */
 
     /* memory_lock */
@@ -463,6 +478,11 @@ CUresult pool_alloc(struct pool *pool, size_t bytes, const struct stream *stream
                     struct operation **wait_for);
 /* `freed`: the operation after which others may have the block, NULL: at once. */
 void pool_free(struct allocation *allocation, const struct stream *stream, struct operation *freed);
+
+/* ---- pool_shares.c: pools that are shared with other processes ---- */
+
+/* Unmaps imported memory. Under memory_lock. */
+void pool_import_discard(const struct allocation *allocation);
 
 extern _Atomic(bool) pools_over_threshold;
 void pools_release_excess(void);

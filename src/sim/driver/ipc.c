@@ -37,7 +37,7 @@ static CUresult get_memory_handle(const struct thread *thread, CUipcMemHandle *h
     CUresult result = enter(thread, &context);
     if (result != CUDA_SUCCESS) return result;
     if (handle == NULL) return CUDA_ERROR_INVALID_VALUE;
-    struct shares_handle made = {.unused = 0};
+    struct shares_handle made = {.pool = 0};
     if (!shares_start(&made.process)) return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&memory_lock);
     const struct allocation *const allocation = memory_find(address);
@@ -83,32 +83,19 @@ static bool open_again(const struct context *context, const struct shares_handle
     return false;
 }
 
-static struct device *device_on_machine(int64_t physical) {
-    for (int i = 0; i < device_count; i++)
-        if (devices[i].physical == physical) return &devices[i];
-    return NULL;
-}
-
 /* Under memory_lock. */
 static CUresult map(struct context *context, const struct shares_handle *handle, int file,
                     const struct shares_place *place, CUdeviceptr *address) {
-    struct device *const device = device_on_machine(place->device);
-    if (device == NULL) return CUDA_ERROR_INVALID_VALUE;
     struct opened_memory *const opened = calloc(1, sizeof(*opened));
-    if (opened == NULL) return CUDA_ERROR_MAP_FAILED;
-    const size_t chunks = (place->inside + place->bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
-    const uint64_t first = backing_map(device, file, place->offset, chunks);
-    struct allocation *const allocation =
-        first != 0 ? memory_add(first + place->inside, place->bytes, ALLOCATION_OPENED, device, context) : NULL;
-    if (allocation == NULL) {
-        if (first != 0) backing_unmap(device, first, chunks);
+    struct allocation *allocation;
+    const CUresult result = opened != NULL ? shares_map(context, file, place, &allocation) : CUDA_ERROR_MAP_FAILED;
+    if (result != CUDA_SUCCESS) {
         free(opened);
-        return CUDA_ERROR_MAP_FAILED;
+        return result;
     }
     *opened = (struct opened_memory){handle->process, handle->buffer_id, handle->device, 1, allocation, all_opened};
     all_opened = opened;
     allocation->opened = opened;
-    allocation->taken_bytes = chunks << CHUNK_SHIFT;
     *address = allocation->address;
     return CUDA_SUCCESS;
 }
@@ -144,8 +131,7 @@ void ipc_discard(struct allocation *allocation) {
     while (*link != allocation->opened) link = &(*link)->next;
     *link = allocation->opened->next;
     free(allocation->opened);
-    backing_unmap(allocation->device, allocation->address & ~(uint64_t)(CHUNK_BYTES - 1),
-                  allocation->taken_bytes >> CHUNK_SHIFT);
+    shares_unmap(allocation);
 }
 
 /* The last close waits, as a free does. */
@@ -155,8 +141,8 @@ static CUresult close_memory_handle(const struct thread *thread, CUdeviceptr add
     if (result != CUDA_SUCCESS) return result;
     pthread_mutex_lock(&memory_lock);
     struct allocation *const allocation = memory_find(address);
-    if (allocation == NULL || allocation->kind != ALLOCATION_OPENED || allocation->address != address ||
-        allocation->leaving) {
+    if (allocation == NULL || allocation->kind != ALLOCATION_OPENED || allocation->pool != NULL ||
+        allocation->address != address || allocation->leaving) {
         pthread_mutex_unlock(&memory_lock);
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -204,7 +204,10 @@ void memory_discard(struct allocation *allocation) {
         munmap((void *)(uintptr_t)allocation->address, allocation->taken_bytes);
         break;
     case ALLOCATION_OPENED:
-        ipc_discard(allocation);
+        if (allocation->pool != NULL)
+            pool_import_discard(allocation);
+        else
+            ipc_discard(allocation);
         break;
     case ALLOCATION_REGISTERED:
     case ALLOCATION_POOL:
@@ -254,7 +257,8 @@ bool memory_may_use(const struct allocation *allocation, const struct context *c
     case ALLOCATION_GRAPH:
         return (allocation->graph_memory->readers_writers >> context->device->ordinal & 1) != 0;
     case ALLOCATION_OPENED:
-        return allocation->context == context;
+        return allocation->pool != NULL ? pool_may_access(allocation->pool, context->device)
+                                        : allocation->context == context;
     default:
         return true;
     }
@@ -343,8 +347,9 @@ DRIVER_CALL(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned fl
 static CUresult begin_free(struct allocation *allocation, uint64_t address) {
     if (allocation == NULL || allocation->address != address || allocation->leaving) return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == ALLOCATION_GRAPH) return graph_memory_free_begin(allocation->graph_memory);
+    const bool imported = allocation->kind == ALLOCATION_OPENED && allocation->pool != NULL;
     if (allocation->kind != ALLOCATION_PLAIN && allocation->kind != ALLOCATION_POOL &&
-        allocation->kind != ALLOCATION_MANAGED)
+        allocation->kind != ALLOCATION_MANAGED && !imported)
         return CUDA_ERROR_INVALID_VALUE;
     allocation->leaving = true;
     return CUDA_SUCCESS;

@@ -103,6 +103,10 @@ static CUresult attribute_value(const struct allocation *allocation, const struc
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         value->pointer = allocation->pool;
         break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        if (allocation->kind == ALLOCATION_POOL && allocation->pool->exportable)
+            value->wide = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        break;
     default:
         break; /* not allowed, not capable */
     }

@@ -11,6 +11,8 @@ static CUresult pool_create(const struct thread *thread, CUmemoryPool *handle, c
     if (location == CU_MEM_LOCATION_TYPE_HOST && properties->handleTypes != 0) return CUDA_ERROR_INVALID_VALUE;
     if (location == CU_MEM_LOCATION_TYPE_HOST || location == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if ((properties->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
     struct device *const device = device_of(properties->location.id);
     if (location != CU_MEM_LOCATION_TYPE_DEVICE || device == NULL) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = capture_refuse_unsafe(thread);
@@ -18,6 +20,7 @@ static CUresult pool_create(const struct thread *thread, CUmemoryPool *handle, c
     struct pool *const pool = pool_make(device);
     if (pool == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     pool->exportable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+    pool->most = (properties->maxSize + CHUNK_BYTES - 1) >> CHUNK_SHIFT << CHUNK_SHIFT;
     *handle = (CUmemoryPool)pool;
     return CUDA_SUCCESS;
 }
@@ -202,7 +205,8 @@ static CUresult device_set_pool(CUdevice ordinal, CUmemoryPool handle) {
     struct device *const device = device_of(ordinal);
     struct pool *pool;
     const CUresult result = pool_named(handle, &pool);
-    if (result != CUDA_SUCCESS || device == NULL || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS || device == NULL || pool->device != device || pool->imported)
+        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
     device->current_pool = pool;
     pthread_mutex_unlock(&memory_lock);

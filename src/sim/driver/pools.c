@@ -21,6 +21,7 @@ struct pool_arena {
 
 static struct handle_table pool_table = HANDLE_TABLE(struct pool, POOL_MAX, false);
 static struct pool *pools; /* memory_lock */
+static uint64_t pool_ids;  /* memory_lock */
 _Atomic(bool) pools_over_threshold;
 
 /* Free blocks are in a list: those whose free has not happened in one, the others by their size, in sixteen steps from
@@ -147,7 +148,8 @@ static struct pool_arena *arena_make(struct pool *pool, size_t bytes) {
     struct pool_arena *const arena = calloc(1, sizeof(*arena));
     struct pool_block *const block = calloc(1, sizeof(*block));
     const size_t chunks = (bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
-    const uint64_t address = arena != NULL && block != NULL ? backing_take(pool->device, chunks, true) : 0;
+    const bool allowed = pool->most == 0 || pool->reserved + (chunks << CHUNK_SHIFT) <= pool->most;
+    const uint64_t address = arena != NULL && block != NULL && allowed ? backing_take(pool->device, chunks, true) : 0;
     if (address == 0) {
         free(arena);
         free(block);
@@ -195,7 +197,7 @@ static struct pool_arena *pool_grow(struct pool *pool, size_t bytes) {
     if (arena == NULL) arena = arena_make(pool, bytes);
     if (arena != NULL) return arena;
     for (struct pool *other = pools; other != NULL; other = other->next)
-        if (other->device == pool->device) pool_trim(other, 0);
+        if (other->device == pool->device && (pool->most == 0 || other == pool)) pool_trim(other, 0);
     return arena_make(pool, bytes);
 }
 
@@ -321,6 +323,7 @@ struct pool *pool_make(struct device *device) {
     pool->device = device;
     pool->follow_events = pool->opportunistic = pool->internal_dependencies = 1;
     pthread_mutex_lock(&memory_lock);
+    pool->id = ++pool_ids;
     pool->next = pools;
     pools = pool;
     pthread_mutex_unlock(&memory_lock);

@@ -25,7 +25,7 @@
 enum { PATIENCE_SECONDS = 10, CLIENT_SECONDS = 1, BACKLOG = 64 };
 
 struct request {
-    uint64_t address, buffer_id; /* as in a handle */
+    uint64_t pool, address, buffer_id; /* as in a handle */
 };
 
 static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -71,9 +71,11 @@ static bool is_own_user(int connection) {
 /* The device of the memory that was asked for, if that still lives, and the place there. Under memory_lock. */
 static const struct device *find_memory(const struct request *request, struct shares_place *place) {
     const struct allocation *const allocation = memory_find(request->address);
-    if (allocation == NULL || allocation->buffer_id != request->buffer_id || allocation->leaving ||
-        allocation->kind != ALLOCATION_PLAIN)
-        return NULL;
+    if (allocation == NULL || allocation->buffer_id != request->buffer_id || allocation->leaving) return NULL;
+    const bool wanted = request->pool == 0
+                            ? allocation->kind == ALLOCATION_PLAIN
+                            : allocation->kind == ALLOCATION_POOL && allocation->pool->id == request->pool;
+    if (!wanted) return NULL;
     const uint64_t first = allocation->address & ~(uint64_t)(CHUNK_BYTES - 1);
     place->device = allocation->device->physical;
     place->offset = first - allocation->device->base;
@@ -205,7 +207,7 @@ static int receive_place(int connection, struct shares_place *place) {
 }
 
 int shares_ask(const struct shares_handle *handle, struct shares_place *place) {
-    const struct request request = {handle->address, handle->buffer_id};
+    const struct request request = {handle->pool, handle->address, handle->buffer_id};
     const int before = errno;
     const int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     int file = -1;
@@ -218,6 +220,27 @@ int shares_ask(const struct shares_handle *handle, struct shares_place *place) {
     }
     errno = before;
     return file;
+}
+
+CUresult shares_map(struct context *context, int file, const struct shares_place *place,
+                    struct allocation **allocation) {
+    struct device *const device = device_on_machine(place->device);
+    if (device == NULL) return CUDA_ERROR_INVALID_VALUE;
+    const size_t chunks = (place->inside + place->bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
+    const uint64_t first = backing_map(device, file, place->offset, chunks);
+    if (first == 0) return CUDA_ERROR_MAP_FAILED;
+    *allocation = memory_add(first + place->inside, place->bytes, ALLOCATION_OPENED, device, context);
+    if (*allocation != NULL) {
+        (*allocation)->taken_bytes = chunks << CHUNK_SHIFT;
+        return CUDA_SUCCESS;
+    }
+    backing_unmap(device, first, chunks);
+    return CUDA_ERROR_MAP_FAILED;
+}
+
+void shares_unmap(const struct allocation *allocation) {
+    backing_unmap(allocation->device, allocation->address & ~(uint64_t)(CHUNK_BYTES - 1),
+                  allocation->taken_bytes >> CHUNK_SHIFT);
 }
 
 /* Handles. */

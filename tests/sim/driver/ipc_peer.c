@@ -4,6 +4,8 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +30,19 @@ static void spawn(void) {
     struct pollfd ended = {.fd = PEER_CONNECTION, .events = POLLHUP};
     while ((ended.revents & POLLHUP) == 0) poll(&ended, 1, -1);
     _exit(0);
+}
+
+static CUresult make_pool(struct peer_answer *answer) {
+    CUmemoryPool pool;
+    const CUmemPoolProps properties = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+    };
+    const CUresult result = cuMemPoolCreate(&pool, &properties);
+    if (result != CUDA_SUCCESS) return result;
+    answer->value = (uint64_t)(uintptr_t)pool;
+    return cuMemPoolExportToShareableHandle(&answer->descriptor, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
 
 static CUresult obey(const struct peer_command *command, struct peer_answer *answer) {
@@ -61,8 +76,38 @@ static CUresult obey(const struct peer_command *command, struct peer_answer *ans
     case PEER_TAKE_FILES:
         take_files();
         break;
+    case PEER_POOL:
+        return make_pool(answer);
+    case PEER_POOL_ALLOC:
+        return cuMemAllocFromPoolAsync((CUdeviceptr *)&answer->value, command->bytes,
+                                       (CUmemoryPool)(uintptr_t)command->number, NULL);
+    case PEER_POOL_EXPORT:
+        return cuMemPoolExportPointer(&answer->data, command->address);
+    case PEER_POOL_DESTROY:
+        return cuMemPoolDestroy((CUmemoryPool)(uintptr_t)command->number);
     }
     return result;
+}
+
+static bool reply(struct peer_answer *answer) {
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = {.space = {0}};
+    struct iovec data = {.iov_base = answer, .iov_len = sizeof(*answer)};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+    if (answer->descriptor >= 0) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof(control);
+        struct cmsghdr *const rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(rights), &answer->descriptor, sizeof(int));
+    }
+    const bool sent = sendmsg(PEER_CONNECTION, &message, MSG_NOSIGNAL) == sizeof(*answer);
+    if (answer->descriptor >= 0) close(answer->descriptor);
+    return sent;
 }
 
 int main(void) {
@@ -72,9 +117,9 @@ int main(void) {
         cuCtxSetCurrent(context) != CUDA_SUCCESS)
         return 1;
     while (recv(PEER_CONNECTION, &command, sizeof(command), 0) == sizeof(command)) {
-        struct peer_answer answer = {.value = 0};
+        struct peer_answer answer = {.descriptor = -1};
         answer.result = obey(&command, &answer);
-        if (send(PEER_CONNECTION, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer)) return 1;
+        if (!reply(&answer)) return 1;
     }
     return 0;
 }

@@ -21,7 +21,11 @@ enum peer_what {
     PEER_RESET,       /* the primary context of device 0 */
     PEER_SPAWN,       /* forks a child that lives until the socket is closed */
     PEER_CLOSE_FILES, /* all descriptors but the socket's */
-    PEER_TAKE_FILES   /* opens files until every low descriptor is taken */
+    PEER_TAKE_FILES,  /* opens files until every low descriptor is taken */
+    PEER_POOL,        /* makes a pool that can be exported -> value, descriptor */
+    PEER_POOL_ALLOC,  /* `bytes` of the pool `number` -> value */
+    PEER_POOL_EXPORT, /* `address` -> data */
+    PEER_POOL_DESTROY /* `number` */
 };
 
 struct peer_command {
@@ -33,7 +37,11 @@ struct peer_command {
 struct peer_answer {
     CUresult result;
     uint64_t value;
-    CUipcMemHandle handle;
+    union {
+        CUipcMemHandle handle;
+        CUmemPoolPtrExportData data;
+    };
+    int descriptor; /* sent beside it; -1: none */
 };
 
 #endif

@@ -2,70 +2,13 @@
  *
  * Device memory of another process, opened by its handle (SIM_DEVICES=2; the other process is IPC_PEER).
  */
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-
 #include "fixture.h"
-#include "ipc_peer.h"
-
-extern char **environ;
-
-struct peer {
-    pid_t process;
-    int connection;
-};
-
-static struct peer start_peer(void) {
-    struct peer peer;
-    int ends[2];
-    char *const arguments[] = {getenv("IPC_PEER"), NULL};
-    assert_non_null(arguments[0]);
-    /* No peer has the connection of another, so that closing one here is its end. */
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], PEER_CONNECTION);
-    assert_int_equal(posix_spawn(&peer.process, arguments[0], &actions, NULL, arguments, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    peer.connection = ends[0];
-    return peer;
-}
-
-static struct peer_answer ask(const struct peer *peer, struct peer_command command) {
-    struct peer_answer answer = {.result = CUDA_ERROR_UNKNOWN};
-    assert_int_equal(send(peer->connection, &command, sizeof(command), MSG_NOSIGNAL), sizeof(command));
-    assert_int_equal(recv(peer->connection, &answer, sizeof(answer), 0), sizeof(answer));
-    return answer;
-}
-
-static uint64_t ask_well(const struct peer *peer, struct peer_command command) {
-    const struct peer_answer answer = ask(peer, command);
-    CHECK(answer.result);
-    return answer.value;
-}
-
-/* As the fields are named: ASK(peer, FILL, .address = a, .bytes = 1). */
-#define COMMAND(what_, ...)               \
-    (struct peer_command) {               \
-        .what = PEER_##what_, __VA_ARGS__ \
-    }
-#define ASK(peer, ...) ask_well(peer, COMMAND(__VA_ARGS__))
-#define ASK_CODE(peer, code, ...) CHECK_CODE(ask(peer, COMMAND(__VA_ARGS__)).result, code)
+#include "ipc_ask.h"
 
 static CUipcMemHandle export(const struct peer *peer, CUdeviceptr address) {
     const struct peer_answer answer = ask(peer, (struct peer_command){.what = PEER_EXPORT, .address = address});
     CHECK(answer.result);
     return answer.handle;
-}
-
-static void kill_peer(const struct peer *peer) {
-    assert_int_equal(kill(peer->process, SIGKILL), 0);
-    assert_int_equal(waitpid(peer->process, NULL, 0), peer->process);
-    close(peer->connection);
 }
 
 static CUdeviceptr open_well(CUipcMemHandle handle) {
