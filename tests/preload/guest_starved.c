@@ -238,7 +238,6 @@ static void say_contexts(void) {
     SAY(cuCtxCreate_v4, (CUcontext *, void *, unsigned int, CUdevice), (&context, NULL, 0, cached_on));
 }
 
-/* Nothing can be given back while a stream captures: the driver's answer stands, and the capture holds. */
 static void say_capture(void) {
     CUstream capturing, other;
     CUgraph graph = NULL;
