@@ -35,10 +35,10 @@ static _Atomic bool pool_begun;                                /* the device bel
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER; /* over leaving POOL_UNDECIDED */
 
 void process_first_call(void) {
-    if (ENTRY_LIKELY(atomic_load_explicit(&process_own.figures_begun, memory_order_relaxed))) return;
+    if (ENTRY_LIKELY(atomic_load_explicit(&process_own.figures_begun, memory_order_acquire))) return;
     process_notice();
     stats_start(config_get()->stats);
-    atomic_store_explicit(&process_own.figures_begun, true, memory_order_relaxed);
+    atomic_store_explicit(&process_own.figures_begun, true, memory_order_release);
 }
 
 enum poolcuda_pass_reason process_pass_reason(void) {

@@ -22,11 +22,7 @@
 /* What is this process's alone. It fills pages that the kernel hands zeroed to every new process, however that is made
  * (fork, or a clone system call that nobody was told of): a child finds no pool and no runtime here, and so learns on
  * the slow way that it is one, before anything of its parent's is touched. */
-#ifdef __x86_64__
-#define PROCESS_PAGE 4096
-#else
-#define PROCESS_PAGE 65536
-#endif
+#define PROCESS_PAGE 65536 /* bytes of the largest page that kernels use */
 struct process_own {
     _Atomic(struct pool_system *) driver_pool; /* the pool over the driver; NULL while nothing is pooled */
     _Atomic(struct caller *) callers;          /* callers.h */

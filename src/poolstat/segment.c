@@ -100,6 +100,7 @@ static enum segment_result read_pool_approximately(const struct reading *reading
     struct poolcuda_pool early;
     enum segment_result result = read_pool_once(reading, offset, &early, reading->cells_again);
     if (result != SEGMENT_READ) return result;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
     result = read_pool_once(reading, offset, record, reading->cells);
     if (result != SEGMENT_READ) return result;
     keep_early_counters(record, &early);
@@ -204,24 +205,28 @@ static int by_sequence(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-/* An event is whole when its number was there before and after. */
+/* An event is whole when its number was there before and after it was copied: within one copy nothing comes first. */
 static enum segment_result read_events(const struct reading *reading, struct segment *segment) {
     const struct poolcuda_section *section = &reading->header->events;
-    char *records = memory_new(section_bytes(section), 1), *again = memory_new(section_bytes(section), 1);
-    enum segment_result result = read_section(reading, section, records);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    if (result == SEGMENT_READ) result = read_section(reading, section, again);
+    enum { BEFORE, RECORDS, AFTER, COPIES };
+    char *copies[COPIES];
+    enum segment_result result = SEGMENT_READ;
+    for (unsigned i = 0; i < COPIES; i++) {
+        copies[i] = memory_new(section_bytes(section), 1);
+        if (result == SEGMENT_READ) result = read_section(reading, section, copies[i]);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    }
     segment->events = memory_new(section->count, sizeof(*segment->events));
     for (uint32_t i = 0; result == SEGMENT_READ && i < section->count; i++) {
-        struct poolcuda_event event, later;
-        memcpy(&event, records + (size_t)i * section->stride, sizeof(event));
-        memcpy(&later, again + (size_t)i * section->stride, sizeof(later));
-        if (event.sequence == 0 || event.sequence != later.sequence || (event.sequence - 1) % section->count != i)
-            continue;
-        segment->events[segment->event_count++] = event;
+        struct poolcuda_event copy[COPIES];
+        for (unsigned k = 0; k < COPIES; k++)
+            memcpy(&copy[k], copies[k] + (size_t)i * section->stride, sizeof(copy[k]));
+        const uint64_t number = copy[BEFORE].sequence;
+        if (number == 0 || number != copy[AFTER].sequence || (number - 1) % section->count != i) continue;
+        segment->events[segment->event_count] = copy[RECORDS];
+        segment->events[segment->event_count++].sequence = number;
     }
-    free(records);
-    free(again);
+    for (unsigned i = 0; i < COPIES; i++) free(copies[i]);
     qsort(segment->events, segment->event_count, sizeof(*segment->events), by_sequence);
     return result;
 }
