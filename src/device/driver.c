@@ -22,7 +22,8 @@ static int remember_ordinal(struct device_driver *driver, CUcontext handle, int 
     for (size_t i = 0; i < DRIVER_CONTEXTS; i++) {
         void *known = atomic_load_explicit(&driver->contexts[i].handle, memory_order_relaxed);
         if (known && known != (void *)handle) continue;
-        atomic_store_explicit(&driver->contexts[i].ordinal, device, memory_order_relaxed);
+        /* Who sees it sees that the place's last owner has ended. */
+        atomic_store_explicit(&driver->contexts[i].ordinal, device, memory_order_release);
         atomic_store_explicit(&driver->contexts[i].handle, (void *)handle, memory_order_release);
         break;
     }
