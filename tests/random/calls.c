@@ -7,6 +7,8 @@
 const struct calls CALLS = {
     .malloc_async = cudaMallocAsync,
     .free_async = cudaFreeAsync,
+    .malloc_from_pool = cudaMallocFromPoolAsync,
+    .driver_malloc_from_pool = cuMemAllocFromPoolAsync,
     .driver_malloc_async = cuMemAllocAsync,
     .driver_free_async = cuMemFreeAsync,
     .memset_async = cudaMemsetAsync,

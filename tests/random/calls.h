@@ -12,6 +12,8 @@
 struct calls {
     cudaError_t (*malloc_async)(void **address, size_t bytes, cudaStream_t stream);
     cudaError_t (*free_async)(void *address, cudaStream_t stream);
+    cudaError_t (*malloc_from_pool)(void **address, size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
+    CUresult (*driver_malloc_from_pool)(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream);
     CUresult (*driver_malloc_async)(CUdeviceptr *address, size_t bytes, CUstream stream);
     CUresult (*driver_free_async)(CUdeviceptr address, CUstream stream);
     cudaError_t (*memset_async)(void *address, int value, size_t bytes, cudaStream_t stream);

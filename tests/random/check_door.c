@@ -24,3 +24,14 @@ bool poolcuda_starts_segment(uint64_t address) {
     struct pool_system *pool = atomic_load(&process_own.driver_pool);
     return pool == NULL || pool_find(pool, address, &info) != DEVICE_OK || info.offset_in_segment == 0;
 }
+
+/* Bytes that are neither live nor cached: freed, but perhaps open in another process. */
+__attribute__((visibility("default"))) uint64_t poolcuda_exported_bytes(void);
+
+uint64_t poolcuda_exported_bytes(void) {
+    struct pool_totals totals;
+    struct pool_system *pool = atomic_load(&process_own.driver_pool);
+    if (pool == NULL) return 0;
+    pool_totals(pool, -1, &totals);
+    return totals.exported;
+}

@@ -13,45 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calls.h"
+#include "doors.h"
+#include "execute.h"
 #include "figures.h"
+#include "importer.h"
 #include "kernels.h"
-#include "program.h"
-#include "stamp.h"
 #include "tally.h"
 
 enum { SPINS = 200, PAUSE_US = 20, HELD_US = 200 };
 
-struct live_block {
-    uint64_t address; /* 0: the allocation failed, or it is freed */
-    uint64_t bytes;
-    bool async;
-    uint8_t context;
-    _Atomic(uint64_t) lane; /* that used it last, 0: none did */
-};
-
-struct live_stream {
-    cudaStream_t handle;
-    bool alive, unseen;
-    uint8_t context;
-    uint64_t lane;
-};
-
-/* All but the atomics is written by one operation and read by those that follow it. */
-static struct {
-    const struct program *program;
-    struct live_block blocks[BLOCKS_MAX];
-    struct live_stream streams[STREAMS_MAX];
-    cudaEvent_t events[EVENTS_MAX];
-    cudaEvent_t forks[GRAPHS_MAX][2];
-    cudaGraphExec_t graphs[GRAPHS_MAX];
-    uint8_t graph_contexts[GRAPHS_MAX];
-    uint8_t capturing[STREAMS_MAX]; /* the graph that the stream captures into */
-    CUcontext created[CONTEXTS_MAX];
-    uint32_t generations[CONTEXTS_MAX];
-    _Atomic(uint16_t) returned[THREADS_MAX];
-    atomic_bool failed;
-} running;
+struct running running;
 
 static _Atomic(uint64_t) lanes;
 
@@ -61,7 +32,7 @@ static _Thread_local struct {
     bool has_context;
 } self;
 
-static void fail(size_t operation, const char *format, ...) {
+void fail(size_t operation, const char *format, ...) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     va_list arguments;
     va_start(arguments, format);
@@ -78,48 +49,30 @@ static void fail(size_t operation, const char *format, ...) {
     kernels_release();
 }
 
-/* False, and the program has failed, when the answer is none of those expected. */
-static bool expect(size_t operation, int answer, const char *call, int expected, int or_else) {
+bool expect(size_t operation, int answer, const char *call, int expected, int or_else) {
     if (answer == expected || answer == or_else) return true;
     fail(operation, "%s answered %d", call, answer);
     return false;
 }
 
-#define DO(call) expect(number, (int)(call), #call, 0, 0)
-
-static bool use_context(size_t number, unsigned context) {
+bool use_context(size_t number, unsigned context) {
     if (self.has_context && self.context == context && self.generation == running.generations[context]) return true;
+    const bool had_context = self.has_context;
     self.has_context =
-        context < DEVICES_MAX ? DO(cudaSetDevice((int)context)) : DO(cuCtxSetCurrent(running.created[context]));
+        context < DEVICES_MAX ? DO(device_use((int)context)) : DO(cuCtxSetCurrent(running.created[context]));
+    if (had_context && context != self.context) PROGRAM_DID(contexts_in_turn);
     self.context = context;
     self.generation = running.generations[context];
     return self.has_context;
 }
 
-static const struct calls *family(const struct operation *operation) {
-    return operation->per_thread ? &calls_per_thread : &calls_legacy;
-}
-
-/* The operation's stream as the functions of its family are given it: their default stream as 0. */
-static cudaStream_t stream_of(const struct operation *operation) {
-    if (operation->stream < LEGACY_FIRST) return running.streams[operation->stream].handle;
-    if (operation->stream < PER_THREAD_FIRST) return operation->per_thread ? cudaStreamLegacy : NULL;
-    return operation->per_thread ? NULL : cudaStreamPerThread;
-}
-
-/* A stream as any function takes it. */
-static cudaStream_t stream_named(unsigned stream) {
-    if (stream < LEGACY_FIRST) return running.streams[stream].handle;
-    return stream < PER_THREAD_FIRST ? cudaStreamLegacy : cudaStreamPerThread;
-}
-
-static void block_used(unsigned stream, unsigned block) {
+void block_used(unsigned stream, unsigned block) {
     struct live_block *used = &running.blocks[block];
     const uint64_t lane = running.streams[stream].lane;
     if (atomic_exchange(&used->lane, lane) == 0) tally_first_use(used->address, used->bytes, lane);
 }
 
-static bool launch(const struct operation *operation, size_t number, unsigned stream) {
+bool launch(const struct operation *operation, size_t number, unsigned stream) {
     struct kernel kernel = {.number = (uint32_t)number,
                             .microseconds = operation->waits ? HELD_US : operation->microseconds,
                             .until_released = operation->waits && running.program->settings.releases};
@@ -167,148 +120,16 @@ static bool stream_destroy(struct live_stream *stream, size_t number) {
     return true;
 }
 
-static bool allocate(const struct operation *operation, size_t number) {
-    struct live_block *block = &running.blocks[operation->block];
-    const bool async = operation->kind == DO_ALLOC_ASYNC;
-    const cudaStream_t stream = async ? stream_of(operation) : NULL;
-    CUdeviceptr address = 0;
-    void *pointer = NULL;
-    int answer;
-    block->context = operation->context;
-    kernels_allocator_entered();
-    if (async && operation->by_driver)
-        answer = (int)family(operation)->driver_malloc_async(&address, operation->bytes, stream);
-    else if (async)
-        answer = (int)family(operation)->malloc_async(&pointer, operation->bytes, stream);
-    else if (operation->by_driver)
-        answer = (int)cuMemAlloc(&address, operation->bytes);
-    else
-        answer = (int)cudaMalloc(&pointer, operation->bytes);
-    kernels_allocator_left();
-    const bool scarce = running.program->settings.scarce;
-    if (!expect(number, answer, async ? "an allocation in stream order" : "an allocation", 0, scarce ? 2 : 0))
-        return false;
-    if (answer != 0) {
-        TALLY(out_of_memory);
-        cudaGetLastError();
-        return true;
-    }
-    if (!operation->by_driver) address = (CUdeviceptr)(uintptr_t)pointer;
-    if (async) {
-        kernels_allocated_async(address, operation->bytes, stream_named(operation->stream));
-        TALLY(async_allocations);
-    } else {
-        kernels_allocated(address, operation->bytes);
-        TALLY(plain_allocations);
-    }
-    block->address = address;
-    block->bytes = operation->bytes;
-    block->async = async;
-    atomic_store(&block->lane, 0);
-    return true;
-}
-
-static bool allocate_too_much(const struct operation *operation, size_t number) {
-    CUdeviceptr address = 0;
-    void *pointer = NULL;
-    const cudaStream_t stream = operation->waits ? stream_of(operation) : NULL;
-    int answer;
-    if (operation->waits && operation->by_driver)
-        answer = (int)family(operation)->driver_malloc_async(&address, operation->bytes, stream);
-    else if (operation->waits)
-        answer = (int)family(operation)->malloc_async(&pointer, operation->bytes, stream);
-    else
-        answer = operation->by_driver ? (int)cuMemAlloc(&address, operation->bytes)
-                                      : (int)cudaMalloc(&pointer, operation->bytes);
-    if (!expect(number, answer, "an allocation that is too large", 2, 2)) return false;
-    if (!operation->by_driver && cudaGetLastError() != cudaErrorMemoryAllocation) {
-        fail(number, "the last error is not that of the allocation");
-        return false;
-    }
-    TALLY(out_of_memory);
-    return true;
-}
-
-static bool release(const struct operation *operation, size_t number) {
-    struct live_block *block = &running.blocks[operation->block];
-    const uint64_t address = block->address;
-    void *const pointer = (void *)(uintptr_t)address;
-    /* What the program leans on is done even where the block could not be had; so it is below. */
-    if (address == 0) return !operation->waits || (use_context(number, block->context) && DO(cuCtxSynchronize()));
-    block->address = 0;
-    tally_freed(address, block->bytes, atomic_load(&block->lane));
-    if (operation->kind == DO_FREE_ASYNC) {
-        const cudaStream_t stream = stream_of(operation);
-        if (!block->async) TALLY(plain_frees_in_stream_order);
-        kernels_freed_async(address, stream_named(operation->stream));
-        return operation->by_driver ? DO(family(operation)->driver_free_async(address, stream))
-                                    : DO(family(operation)->free_async(pointer, stream));
-    }
-    if (block->async) TALLY(async_frees_by_cudafree);
-    kernels_freed(address);
-    return operation->by_driver ? DO(cuMemFree(address)) : DO(cudaFree(pointer));
-}
-
-static bool read_back(const struct operation *operation, size_t number) {
-    const struct touch *touch = &operation->touches[0];
-    const struct live_block *block = &running.blocks[touch->block];
-    const cudaStream_t stream = stream_of(operation);
-    if (block->address == 0) return DO(family(operation)->stream_synchronize(stream));
-    block_used(operation->stream, touch->block);
-    unsigned char bytes[2 * STAMP_EDGE];
-    const uint64_t edge = block->bytes < STAMP_EDGE ? block->bytes : STAMP_EDGE;
-    const uint64_t last = block->bytes - edge;
-    if (!DO(family(operation)->copy_async(bytes, (void *)(uintptr_t)block->address, edge, cudaMemcpyDeviceToHost,
-                                          stream)) ||
-        !DO(family(operation)->copy_async(bytes + edge, (void *)(uintptr_t)(block->address + last), edge,
-                                          cudaMemcpyDeviceToHost, stream)) ||
-        !DO(family(operation)->stream_synchronize(stream)))
-        return false;
-    for (uint64_t i = 0; i < 2 * edge; i++) {
-        const uint64_t offset = i < edge ? i : last + i - edge;
-        const unsigned char should = stamp_byte(touch->expected, offset);
-        if (bytes[i] == should) continue;
-        fail(number, "block %u holds %u at byte %" PRIu64 ", where stamp %" PRIu32 " has %u", touch->block, bytes[i],
-             offset, touch->expected, should);
-        return false;
-    }
-    return true;
-}
-
-static bool fill(const struct operation *operation, size_t number) {
-    const struct touch *touch = &operation->touches[0];
-    const struct live_block *block = &running.blocks[touch->block];
-    const cudaStream_t stream = stream_of(operation);
-    if (block->address == 0) return launch(operation, number, operation->stream);
-    block_used(operation->stream, touch->block);
-    return DO(
-        family(operation)->memset_async((void *)(uintptr_t)block->address, (int)touch->stamp, block->bytes, stream));
-}
-
-static bool look_up(const struct operation *operation, size_t number) {
-    const struct live_block *block = &running.blocks[operation->block];
-    CUdeviceptr base = 0;
-    size_t bytes = 0;
-    struct cudaPointerAttributes attributes;
-    if (block->address == 0) return true;
-    if (!DO(cuMemGetAddressRange(&base, &bytes, block->address + block->bytes / 2)) ||
-        !DO(cudaPointerGetAttributes(&attributes, (void *)(uintptr_t)block->address)))
-        return false;
-    if (base == block->address && bytes == block->bytes && attributes.type == cudaMemoryTypeDevice) return true;
-    fail(number, "block %u at %" PRIx64 " of %" PRIu64 " bytes is said to be at %" PRIx64 " of %zu bytes, type %d",
-         operation->block, block->address, block->bytes, (uint64_t)base, bytes, (int)attributes.type);
-    return false;
-}
-
 static bool enable_peer(const struct operation *operation, size_t number) {
     const int peer = operation->other;
     const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = operation->context},
                                              .flags = cudaMemAccessFlagsProtReadWrite};
     cudaMemPool_t pool;
+    const bool async = running.program->settings.async;
     const int answer = (int)cudaDeviceEnablePeerAccess(peer, 0);
     if (answer == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
     return expect(number, answer, "cudaDeviceEnablePeerAccess", 0, cudaErrorPeerAccessAlreadyEnabled) &&
-           DO(cudaDeviceGetDefaultMemPool(&pool, peer)) && DO(cudaMemPoolSetAccess(pool, &access, 1));
+           (!async || (DO(cudaDeviceGetDefaultMemPool(&pool, peer)) && DO(cudaMemPoolSetAccess(pool, &access, 1))));
 }
 
 /* ---- captures and graphs ---- */
@@ -401,7 +222,7 @@ static bool quiet(size_t number) {
 
 /* What the end of a context leaves without meaning. */
 static bool context_leave(size_t number, unsigned context) {
-    bool done = use_context(number, context) && ask_kernels();
+    bool done = sharing_leave(number, context) && use_context(number, context) && ask_kernels();
     for (unsigned i = 0; done && i < GRAPHS_MAX; i++)
         if (running.graph_contexts[i] == context) done = graph_destroy(i, number);
     for (unsigned i = 0; i < CREATED_STREAMS_MAX; i++)
@@ -422,8 +243,9 @@ static bool device_reset(size_t number, unsigned device) {
 static bool context_create(const struct operation *operation, size_t number) {
     CUcontext before = NULL;
     running.generations[operation->context]++;
+    running.devices[operation->context] = operation->other;
     TALLY(contexts_created);
-    return DO(cuCtxCreate(&running.created[operation->context], NULL, 0, operation->other)) &&
+    return DO(door_context_create(&running.created[operation->context], operation->other)) &&
            DO(cuCtxPopCurrent(&before));
 }
 
@@ -487,8 +309,26 @@ static bool perform(const struct operation *operation, size_t number) {
         return fill(operation, number);
     case DO_READ_BACK:
         return read_back(operation, number);
+    case DO_FREE_WRONG:
+        return release_wrong(operation, number);
     case DO_LOOK_UP:
         return look_up(operation, number);
+    case DO_MARK:
+        return mark(operation, number);
+    case DO_POOL_CREATE:
+    case DO_POOL_SET:
+    case DO_POOL_ACCESS:
+    case DO_POOL_ADJUST:
+    case DO_POOL_TRIM:
+    case DO_POOL_LOOK:
+    case DO_POOL_DESTROY:
+        return memory_pool_operation(operation, number);
+    case DO_EXPORT:
+    case DO_OPEN:
+    case DO_USE:
+    case DO_CLOSE:
+    case DO_KILL:
+        return sharing_operation(operation, number);
     case DO_MEMORY_INFO:
         return memory_info(number);
     case DO_CAPTURE_BEGIN:
@@ -540,6 +380,7 @@ static void *thread_run(void *argument) {
         wait_for(operation);
         if (atomic_load(&running.failed)) break;
         TALLY(operations);
+        if (operation->per_thread) PROGRAM_DID(per_thread_calls);
         if (!perform(operation, i)) break;
         atomic_store_explicit(&running.returned[self.number], operation->position, memory_order_release);
     }
@@ -549,7 +390,9 @@ static void *thread_run(void *argument) {
 /* ---- the end, and the judges ---- */
 
 static bool free_all(size_t number) {
-    bool done = true;
+    const bool pools_first = running.program->seed % 2 == 0;
+    bool done = sharing_end(number);
+    if (pools_first) done = memory_pools_end(number) && done;
     for (unsigned i = 0; i < GRAPHS_MAX; i++)
         if (running.graphs[i] != NULL)
             done = use_context(number, running.graph_contexts[i]) && graph_destroy(i, number) && done;
@@ -557,7 +400,8 @@ static bool free_all(size_t number) {
         const struct live_block *block = &running.blocks[i];
         if (block->address == 0) continue;
         const unsigned context = context_exists(block->context) ? block->context : 0;
-        const struct operation last = {.kind = DO_FREE, .block = (uint16_t)i, .by_driver = i % 2 == 0};
+        const struct operation last = {
+            .kind = DO_FREE, .block = (uint16_t)i, .by_driver = i % 2 == 0, .door = (uint8_t)(i / 2 % DOORS)};
         done = use_context(number, context) && release(&last, number) && done;
     }
     for (unsigned i = 0; i < CREATED_STREAMS_MAX; i++)
@@ -568,6 +412,7 @@ static bool free_all(size_t number) {
         if (running.events[i] != NULL) done = DO(cudaEventDestroy(running.events[i])) && done;
     for (unsigned i = DEVICES_MAX; i < CONTEXTS_MAX; i++)
         if (running.created[i] != NULL) done = context_destroy(number, i) && done;
+    if (!pools_first) done = memory_pools_end(number) && done;
     return done;
 }
 
@@ -593,13 +438,16 @@ bool program_run(const struct program *program) {
     memset(running.capturing, NOBODY, sizeof running.capturing);
     memset(&self, 0, sizeof self);
     running.program = program;
+    for (unsigned i = 0; i < DEVICES_MAX; i++) running.devices[i] = (uint8_t)i;
     for (unsigned i = LEGACY_FIRST; i < STREAMS_MAX; i++) running.streams[i].lane = atomic_fetch_add(&lanes, 1) + 1;
     kernels_judge_begin();
+    memory_pools_begin(program->count);
     for (unsigned i = 0; i < program->threads; i++) pthread_create(&threads[i], NULL, thread_run, (void *)(uintptr_t)i);
     for (unsigned i = 0; i < program->threads; i++) pthread_join(threads[i], NULL);
     kernels_release();
     if (quiet(program->count)) free_all(program->count);
     figures_note();
     ask_judges();
+    tally_program_ended();
     return !atomic_load(&running.failed);
 }

@@ -4,6 +4,7 @@
  */
 #include "figures.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "poolcuda/stats.h"
+#include "tally.h"
 
 /* Of one pool, with its cells. */
 struct sums {
@@ -107,10 +109,14 @@ const struct figures *figures_noted(void) {
     return &noted;
 }
 
+static uint64_t cached_of(const struct poolcuda_pool *pool) {
+    return pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes + pool->retired_bytes;
+}
+
 /* A sentence about the first thing that is wrong with one pool; NULL when nothing is. */
 static const char *pool_broken(const struct sums *sums, uint64_t *is, uint64_t *should) {
     const struct poolcuda_pool *pool = &sums->pool;
-    const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes + pool->retired_bytes;
+    const uint64_t cached = cached_of(pool);
     const struct {
         const char *text;
         uint64_t is, should;
@@ -119,8 +125,6 @@ static const char *pool_broken(const struct sums *sums, uint64_t *is, uint64_t *
         {"bytes freed, and bytes handed out", sums->freed_live_bytes, sums->alloc_live_bytes},
         {"requested bytes freed, and handed out", sums->freed_requested_bytes, sums->alloc_requested_bytes},
         {"hits and misses, and allocations", sums->hits + sums->misses, sums->allocs},
-        {"reserved bytes, and cached ones", pool->reserved_bytes, cached},
-        {"frees refused", sums->bad_frees, 0},
         {"bytes that waiting failed for", pool->retired_bytes, 0},
         {"segments taken less those given back, and those held", pool->segment_allocs - pool->segment_releases,
          pool->segments},
@@ -131,11 +135,13 @@ static const char *pool_broken(const struct sums *sums, uint64_t *is, uint64_t *
         const char *text;
         uint64_t is, most;
     } bounded[] = {
+        {"cached bytes, and reserved ones", cached, pool->reserved_bytes},
         {"the largest free block, and the cached bytes", pool->largest_free_bytes, cached},
         {"releasable bytes, and the cached bytes", pool->releasable_bytes, cached},
         {"idle bytes, and their peak", pool->idle_bytes, pool->peak_idle_bytes},
         {"reserved bytes, and their peak", pool->reserved_bytes, pool->peak_reserved_bytes},
         {"cached bytes, and their peak", cached, pool->peak_cached_bytes},
+        {"frees refused, and wrong ones", sums->bad_frees, atomic_load(&tally.wrong_frees)},
         {"the peak of live bytes, and of reserved ones", pool->peak_live_bytes, pool->peak_reserved_bytes},
     };
     for (size_t i = 0; i < sizeof equal / sizeof equal[0]; i++) {
@@ -158,16 +164,24 @@ static bool all_published(void) {
 
 bool figures_broken(char *text, size_t size) {
     struct sums sums;
-    uint64_t is, should;
+    uint64_t is, should, others = 0;
     if (!figures_open() || !all_published()) return false;
     for (uint32_t i = 0; i < header->pools.count; i++) {
         pool_read(i, &sums);
         if (sums.pool.state != POOLCUDA_POOL_OPEN) continue;
+        others += sums.pool.reserved_bytes - cached_of(&sums.pool);
         const char *broken = pool_broken(&sums, &is, &should);
         if (broken == NULL) continue;
         snprintf(text, size, "figures of pool %u (device %d, kind %u): %s: %" PRIu64 ", %" PRIu64, i, sums.pool.device,
                  sums.pool.kind, broken, is, should);
         return true;
     }
-    return false;
+    /* Bytes that other processes may have open are nobody's in the figures. */
+    uint64_t (*exported_bytes)(void);
+    *(void **)&exported_bytes = dlsym(RTLD_DEFAULT, "poolcuda_exported_bytes");
+    const uint64_t exported = exported_bytes != NULL ? exported_bytes() : 0;
+    if (others == exported) return false;
+    snprintf(text, size, "reserved bytes that are not cached, and those that were exported: %" PRIu64 ", %" PRIu64,
+             others, exported);
+    return true;
 }

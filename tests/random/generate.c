@@ -5,33 +5,22 @@
  */
 #include <stdlib.h>
 
-#include "model.h"
+#include "generate.h"
 
-enum { SIZES = 6, LIVE_WANTED = 20, REPAIRS_MAX = 8, LENGTH_LEAST = 120, LENGTH_SPREAD = 280 };
+enum { LIVE_WANTED = 20, REPAIRS_MAX = 8, LENGTH_LEAST = 120, LENGTH_SPREAD = 280 };
 
-struct generator {
-    struct model model;
-    uint64_t random;
-    unsigned thread; /* whose turn it is */
-    bool creates_contexts, resets, captures, holds, leans;
-    unsigned own_family; /* percent of calls by the family of per-thread default streams */
-    uint64_t sizes[SIZES];
-    uint16_t blocks;           /* that were ever allocated */
-    uint8_t homes[BLOCKS_MAX]; /* the stream that used the block last, or is to */
-};
-
-static uint64_t next(struct generator *generator) {
+uint64_t next(struct generator *generator) {
     uint64_t z = generator->random += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-static unsigned below(struct generator *generator, unsigned bound) {
+unsigned below(struct generator *generator, unsigned bound) {
     return (unsigned)(next(generator) % bound);
 }
 
-static bool chance(struct generator *generator, unsigned percent) {
+bool chance(struct generator *generator, unsigned percent) {
     return below(generator, 100) < percent;
 }
 
@@ -51,7 +40,7 @@ static uint64_t block_size(struct generator *generator) {
     return chance(generator, 80) ? generator->sizes[below(generator, SIZES)] : random_size(generator);
 }
 
-static uint8_t random_context(struct generator *generator) {
+uint8_t random_context(struct generator *generator) {
     const struct model *model = &generator->model;
     if (chance(generator, 60)) return 0;
     for (unsigned tries = 0; tries < 8; tries++) {
@@ -61,8 +50,7 @@ static uint8_t random_context(struct generator *generator) {
     return 0;
 }
 
-/* A stream that the thread can name and that captures nothing. */
-static uint8_t random_stream(struct generator *generator, unsigned context) {
+uint8_t random_stream(struct generator *generator, unsigned context) {
     const struct model *model = &generator->model;
     for (unsigned tries = 0; tries < 24; tries++) {
         const unsigned stream = below(generator, CREATED_STREAMS_MAX);
@@ -74,7 +62,7 @@ static uint8_t random_stream(struct generator *generator, unsigned context) {
     return (uint8_t)(chance(generator, 70) && model->streams[own].graph == NOBODY ? own : stream_legacy(context));
 }
 
-static int random_block(struct generator *generator) {
+int random_block(struct generator *generator) {
     const struct model *model = &generator->model;
     /* Half the time one of the youngest, so that blocks live short. */
     for (unsigned tries = 0; tries < 12 && generator->blocks > 0; tries++) {
@@ -85,21 +73,33 @@ static int random_block(struct generator *generator) {
     return -1;
 }
 
+uint8_t random_memory_pool(struct generator *generator, unsigned device) {
+    const struct model *model = &generator->model;
+    for (unsigned tries = 0; tries < 8; tries++) {
+        const unsigned pool = DEVICES_MAX + below(generator, MEMORY_POOLS_MAX - DEVICES_MAX);
+        if (model->memory_pools[pool].alive && model->memory_pools[pool].device == device) return (uint8_t)pool;
+    }
+    return (uint8_t)device;
+}
+
 static unsigned live_blocks(const struct generator *generator) {
     unsigned live = 0;
     for (unsigned i = 0; i < generator->blocks; i++) live += generator->model.blocks[i].life == BLOCK_LIVE;
     return live;
 }
 
-static struct operation begin(struct generator *generator, unsigned kind, unsigned context) {
+struct operation begin(struct generator *generator, unsigned kind, unsigned context) {
     return (struct operation){.kind = (uint8_t)kind,
                               .thread = (uint8_t)generator->thread,
                               .context = (uint8_t)context,
+                              .door =
+                                  (uint8_t)(generator->doors && chance(generator, 50) ? below(generator, DOORS) : 0),
+                              .memory_pool = NOBODY,
                               .by_driver = chance(generator, 25),
                               .per_thread = chance(generator, generator->own_family)};
 }
 
-static struct operation begin_on(struct generator *generator, unsigned kind, unsigned stream) {
+struct operation begin_on(struct generator *generator, unsigned kind, unsigned stream) {
     struct operation operation = begin(generator, kind, generator->model.streams[stream].context);
     operation.stream = (uint8_t)stream;
     return operation;
@@ -110,7 +110,7 @@ static bool repair(struct generator *generator, const struct operation *operatio
     struct model *model = &generator->model;
     const unsigned thread = generator->thread;
     const unsigned owner = model->streams[lacking].thread;
-    const bool for_host = operation->kind == DO_FREE;
+    const bool for_host = operation->kind == DO_FREE || operation->kind == DO_USE;
     bool done = false;
     if (owner == NOBODY || owner == thread) {
         const struct operation wait = begin_on(generator, DO_STREAM_SYNCHRONIZE, lacking);
@@ -132,8 +132,7 @@ static bool repair(struct generator *generator, const struct operation *operatio
     return done;
 }
 
-/* Offers it, with what makes it correct before it. */
-static bool offer(struct generator *generator, const struct operation *operation) {
+bool offer(struct generator *generator, const struct operation *operation) {
     for (unsigned repairs = 0;; repairs++) {
         if (model_offer(&generator->model, operation)) return true;
         const unsigned lacking = model_lacks(&generator->model, operation);
@@ -145,10 +144,15 @@ static void propose_alloc(struct generator *generator) {
     if (generator->blocks == BLOCKS_MAX) return;
     const uint8_t context = random_context(generator);
     const uint8_t stream = random_stream(generator, context);
+    const bool async = generator->model.program->settings.async && chance(generator, 50);
     struct operation operation =
-        chance(generator, 50) ? begin(generator, DO_ALLOC, context) : begin_on(generator, DO_ALLOC_ASYNC, stream);
+        async ? begin_on(generator, DO_ALLOC_ASYNC, stream) : begin(generator, DO_ALLOC, context);
     operation.block = generator->blocks;
     operation.bytes = block_size(generator);
+    if (async && generator->pools && chance(generator, 30))
+        operation.memory_pool =
+            random_memory_pool(generator, chance(generator, 80) ? generator->model.contexts[operation.context].device
+                                                                : below(generator, generator->model.program->devices));
     if (!model_offer(&generator->model, &operation)) return;
     generator->homes[generator->blocks++] = stream;
 }
@@ -161,9 +165,10 @@ static void propose_free(struct generator *generator) {
     uint8_t stream = generator->homes[block];
     if (!model->streams[stream].alive || chance(generator, 25)) stream = random_stream(generator, freed->context);
     struct operation operation;
-    if (chance(generator, freed->async ? 20 : 75)) {
+    if (!model->program->settings.async || chance(generator, freed->async ? 20 : 75)) {
         operation = begin(generator, DO_FREE, chance(generator, 85) ? freed->context : random_context(generator));
         operation.waits = generator->leans && chance(generator, 40);
+        operation.strange = generator->strange_frees && chance(generator, 15);
     } else {
         operation = begin_on(generator, DO_FREE_ASYNC, stream);
         if (stream < CREATED_STREAMS_MAX && chance(generator, 10)) operation.context = random_context(generator);
@@ -258,6 +263,7 @@ static void propose_question(struct generator *generator) {
     operation.context = random_context(generator);
     if (operation.kind == DO_LOOK_UP && block < 0) return;
     operation.block = (uint16_t)(block < 0 ? 0 : block);
+    operation.offset = next(generator);
     model_offer(&generator->model, &operation);
 }
 
@@ -265,7 +271,7 @@ static void propose_too_large(struct generator *generator) {
     const uint8_t context = random_context(generator);
     struct operation operation = begin_on(generator, DO_ALLOC_TOO_LARGE, random_stream(generator, context));
     operation.bytes = generator->model.program->settings.device_bytes + 1 + next(generator) % (1u << 30);
-    operation.waits = chance(generator, 50); /* in stream order */
+    operation.waits = generator->model.program->settings.async && chance(generator, 50); /* in stream order */
     model_offer(&generator->model, &operation);
 }
 
@@ -355,15 +361,21 @@ static void propose(struct generator *generator) {
     static const struct {
         unsigned weight;
         void (*propose)(struct generator *generator);
-    } proposals[] = {{300, propose_use},   {200, propose_alloc},   {150, propose_free},    {40, propose_stream},
-                     {60, propose_wait},   {16, propose_question}, {3, propose_too_large}, {15, propose_capture},
-                     {50, propose_launch}, {16, propose_hold},     {8, propose_peer},      {8, propose_end}};
+    } proposals[] = {
+        {300, propose_use},        {200, propose_alloc},   {150, propose_free},      {40, propose_stream},
+        {60, propose_wait},        {20, propose_question}, {3, propose_too_large},   {15, propose_capture},
+        {50, propose_launch},      {16, propose_hold},     {8, propose_peer},        {8, propose_end},
+        {40, propose_memory_pool}, {8, propose_mark},      {14, propose_wrong_free}, {60, propose_sharing}};
     unsigned total = 0, i = 0;
     for (unsigned k = 0; k < sizeof proposals / sizeof proposals[0]; k++) total += proposals[k].weight;
     unsigned left = below(generator, total);
     while (left >= proposals[i].weight) left -= proposals[i++].weight;
     if (proposals[i].propose == propose_capture && !generator->captures) return;
     if (proposals[i].propose == propose_hold && (!generator->holds || model->held > 0)) return;
+    if (proposals[i].propose == propose_memory_pool && !generator->pools) return;
+    if (proposals[i].propose == propose_mark && !generator->marks) return;
+    if (proposals[i].propose == propose_wrong_free && !generator->wrong_frees) return;
+    if (proposals[i].propose == propose_sharing && !generator->shares) return;
     proposals[i].propose(generator);
 }
 
@@ -376,11 +388,17 @@ void program_generate(struct program *program, uint64_t seed, const struct setti
     program->threads = 1 + below(generator, THREADS_MAX);
     const unsigned devices = chance(generator, 55) ? 1 : 2 + below(generator, DEVICES_MAX - 1);
     program->devices = devices < settings->devices ? devices : settings->devices;
-    generator->creates_contexts = chance(generator, 20);
+    generator->creates_contexts = settings->contexts && chance(generator, 20);
     generator->resets = chance(generator, 25);
     generator->captures = chance(generator, 35);
     generator->holds = settings->holds && chance(generator, 50);
     generator->leans = settings->free_waits && chance(generator, 50);
+    generator->pools = settings->async && chance(generator, 50);
+    generator->marks = chance(generator, 30);
+    generator->wrong_frees = chance(generator, 50);
+    generator->strange_frees = chance(generator, 30);
+    generator->doors = chance(generator, 50);
+    generator->shares = settings->ipc && chance(generator, 25);
     generator->own_family = below(generator, 3) * 50;
     for (unsigned i = 0; i < SIZES; i++) generator->sizes[i] = random_size(generator);
     model_begin(&generator->model, program);

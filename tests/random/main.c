@@ -16,17 +16,20 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "doors.h"
 #include "figures.h"
+#include "importer.h"
 #include "kernels.h"
 #include "model.h"
 #include "program.h"
+#include "sharing.h"
 #include "tally.h"
 
 enum { LIMIT_S = 60, RESETS_ONE_IN = 8, SHRINK_RUNS = 3, FAILED = 1, WRONG_USE = 2 };
 
 static struct {
     uint64_t seed, count;
-    bool event, natively, scarce, no_holds, print, shrink, wait;
+    bool event, natively, scarce, no_holds, no_sharing, print, shrink, wait, importer;
     unsigned limit_s;
 } options = {.limit_s = LIMIT_S};
 
@@ -43,10 +46,12 @@ static void usage(FILE *to) {
           "  --natively         no pool beneath: kernels that would wait for a release take a while instead\n"
           "  --scarce           device memory is short: allocations may fail, and may wait for what has not ended\n"
           "  --no-holds         no kernel goes on until it is released: any call may wait for it\n"
+          "  --no-sharing       no memory is given to other processes\n"
           "  --limit SECONDS    a program that takes longer is ended, and the process with it\n"
           "  --print            print the programs, run none\n"
           "  --shrink           make the first program smaller as long as it fails, and print what is left\n"
           "  --wait             at the end print \"ready\" and wait for a line, while others look at the figures\n"
+          "  --importer         be the other process that opens the memory of one of these: stdin is a socket from it\n"
           "  --help             this text\n",
           to);
 }
@@ -61,11 +66,13 @@ static uint64_t number_of(const char *text) {
 }
 
 static void options_read(int argc, char **argv) {
-    static const struct option known[] = {{"mode", required_argument, NULL, 'm'},  {"natively", no_argument, NULL, 'n'},
-                                          {"scarce", no_argument, NULL, 'c'},      {"no-holds", no_argument, NULL, 'o'},
-                                          {"limit", required_argument, NULL, 'l'}, {"print", no_argument, NULL, 'p'},
-                                          {"shrink", no_argument, NULL, 's'},      {"wait", no_argument, NULL, 'w'},
-                                          {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"mode", required_argument, NULL, 'm'}, {"natively", no_argument, NULL, 'n'},
+        {"scarce", no_argument, NULL, 'c'},     {"no-holds", no_argument, NULL, 'o'},
+        {"no-sharing", no_argument, NULL, 'x'}, {"limit", required_argument, NULL, 'l'},
+        {"print", no_argument, NULL, 'p'},      {"shrink", no_argument, NULL, 's'},
+        {"wait", no_argument, NULL, 'w'},       {"importer", no_argument, NULL, 'i'},
+        {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (option) {
         case 'm':
@@ -82,6 +89,9 @@ static void options_read(int argc, char **argv) {
         case 'o':
             options.no_holds = true;
             break;
+        case 'x':
+            options.no_sharing = true;
+            break;
         case 'l':
             options.limit_s = (unsigned)number_of(optarg);
             break;
@@ -91,6 +101,9 @@ static void options_read(int argc, char **argv) {
         case 's':
             options.shrink = true;
             break;
+        case 'i':
+            options.importer = true;
+            return;
         case 'w':
             options.wait = true;
             break;
@@ -126,6 +139,19 @@ static bool graphs_work(void) {
     return work;
 }
 
+static bool async_works(void) {
+    void *pointer = NULL;
+    const bool works = cudaMallocAsync(&pointer, 1, NULL) == cudaSuccess &&
+                       cudaFreeAsync(pointer, NULL) == cudaSuccess && cudaStreamSynchronize(NULL) == cudaSuccess;
+    cudaGetLastError();
+    return works;
+}
+
+static bool contexts_work(void) {
+    CUcontext context = NULL;
+    return door_context_create(&context, 0) == CUDA_SUCCESS && cuCtxDestroy(context) == CUDA_SUCCESS;
+}
+
 /* Only devices that can use one another's memory. */
 static bool settings_read(struct settings *settings) {
     int devices = 0;
@@ -144,6 +170,10 @@ static bool settings_read(struct settings *settings) {
                                   .holds = options.event && !options.scarce && !options.no_holds,
                                   .releases = !options.natively,
                                   .graphs = graphs_work(),
+                                  .async = async_works(),
+                                  .contexts = contexts_work(),
+                                  .ipc = !options.no_sharing,
+                                  .frees_open = !options.natively,
                                   .devices = (unsigned)devices,
                                   .device_bytes = bytes,
                                   .scarce = options.scarce};
@@ -167,6 +197,9 @@ static void tallies_print(void) {
 #define PRINT_TALLY(name) printf(#name " %" PRIu64 "\n", atomic_load(&tally.name));
     TALLIES(PRINT_TALLY)
 #undef PRINT_TALLY
+#define PRINT_PROGRAMS(name) printf("programs_" #name " %" PRIu64 "\n", programs_tally.name.programs);
+    PROGRAMS_DID(PRINT_PROGRAMS)
+#undef PRINT_PROGRAMS
     if (!figures_open()) return;
 #define PRINT_FIGURE(name) printf(#name " %" PRIu64 "\n", figures_noted()->name);
     FIGURES_SUMMED(PRINT_FIGURE)
@@ -187,6 +220,7 @@ static int run_all(void) {
         }
         printf("program %" PRIu64 "\n", seed);
         fflush(stdout);
+        if (!settings.async) PROGRAM_DID(without_stream_order);
         if (!run_limited(program)) {
             /* What it left behind is not to be blamed on the next one. */
             printf("failed %" PRIu64 "\n", seed);
@@ -197,6 +231,10 @@ static int run_all(void) {
             for (unsigned k = 0; k < program->devices; k++)
                 if (cudaSetDevice((int)k) == cudaSuccess) cudaDeviceReset();
         }
+    }
+    if (!sharing_finish() && !failed) {
+        printf("# another process did not end well\n");
+        failed = true;
     }
     if (!options.print) tallies_print();
     if (options.wait) {
@@ -280,5 +318,6 @@ static int shrink(void) {
 
 int main(int argc, char **argv) {
     options_read(argc, argv);
+    if (options.importer) return importer_run();
     return options.shrink ? shrink() : run_all();
 }

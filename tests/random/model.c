@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LANES_FIXED = CONTEXTS_MAX * (1 + THREADS_MAX), SHARED_OF_STEP = 80, STAMPS_FIRST = 256 };
+enum { LANES_FIXED = CONTEXTS_MAX * (1 + THREADS_MAX), SHARED_OF_STEP = 96, STAMPS_FIRST = 256 };
 
 /* One operation on its way into the program. */
 struct step {
@@ -61,223 +61,21 @@ void model_begin(struct model *model, struct program *program) {
     }
     for (unsigned i = 0; i < program->devices; i++)
         model->contexts[i] = (struct context_state){.alive = true, .device = i};
+    for (unsigned i = 0; i < program->devices; i++) {
+        model->memory_pools[i] = (struct memory_pool_state){.alive = true, .device = (uint8_t)i};
+        model->current[i] = (uint8_t)i;
+    }
+}
+
+unsigned model_memory_pool(const struct model *model, const struct operation *operation) {
+    return operation->memory_pool < MEMORY_POOLS_MAX ? operation->memory_pool
+                                                     : model->current[model->contexts[operation->context].device];
 }
 
 bool model_thread_captures(const struct model *model, unsigned thread) {
     for (unsigned i = 0; i < GRAPHS_MAX; i++)
         if (model->graphs[i].life == GRAPH_CAPTURING && model->graphs[i].thread == thread) return true;
     return false;
-}
-
-static bool any_captures(const struct model *model) {
-    for (unsigned i = 0; i < CONTEXTS_MAX; i++)
-        if (model->contexts[i].captures > 0) return true;
-    return false;
-}
-
-static bool device_captures(const struct model *model, unsigned device) {
-    for (unsigned i = 0; i < CONTEXTS_MAX; i++)
-        if (model->contexts[i].captures > 0 && model->contexts[i].device == device) return true;
-    return false;
-}
-
-/* Whether a capture forbids unsafe calls to the thread. */
-static bool captures_forbid(const struct model *model, unsigned thread) {
-    for (unsigned i = 0; i < GRAPHS_MAX; i++) {
-        const struct graph_state *graph = &model->graphs[i];
-        if (graph->life != GRAPH_CAPTURING || graph->mode == 2) continue;
-        if (graph->mode == 0 || graph->thread == thread) return true;
-    }
-    return false;
-}
-
-bool model_may_use(const struct model *model, unsigned context, unsigned block) {
-    const struct block_state *used = &model->blocks[block];
-    const struct context_state *user = &model->contexts[context];
-    if (used->life != BLOCK_LIVE) return false;
-    if (used->device == user->device) return used->async || used->context == context;
-    if (!used->async && model->contexts[used->context].created) return false;
-    return !user->created && user->peers[used->device];
-}
-
-/* ---- what an operation needs to be possible at all ---- */
-
-static bool has_stream(const struct operation *operation) {
-    switch (operation->kind) {
-    case DO_ALLOC_TOO_LARGE:
-        return operation->waits;
-    case DO_STREAM_DESTROY:
-    case DO_STREAM_SYNCHRONIZE:
-    case DO_STREAM_QUERY:
-    case DO_EVENT_RECORD:
-    case DO_STREAM_WAIT:
-    case DO_ALLOC_ASYNC:
-    case DO_FREE_ASYNC:
-    case DO_KERNEL:
-    case DO_MEMSET:
-    case DO_READ_BACK:
-    case DO_CAPTURE_BEGIN:
-    case DO_CAPTURE_FORK:
-    case DO_CAPTURE_TEMPORARY:
-    case DO_CAPTURE_END:
-    case DO_GRAPH_LAUNCH:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool may_be_captured(unsigned kind) {
-    return kind == DO_KERNEL || kind == DO_CAPTURE_FORK || kind == DO_CAPTURE_TEMPORARY || kind == DO_CAPTURE_END;
-}
-
-/* Calls that could wait for a kernel which waits to be released. */
-static bool may_wait(const struct model *model, const struct operation *operation) {
-    switch (operation->kind) {
-    case DO_STREAM_SYNCHRONIZE:
-    case DO_EVENT_SYNCHRONIZE:
-    case DO_CONTEXT_SYNCHRONIZE:
-    case DO_READ_BACK:
-    case DO_ALLOC_TOO_LARGE:
-    case DO_GRAPH_DESTROY:
-    case DO_PEER_ENABLE:
-    case DO_QUIET:
-    case DO_DEVICE_RESET:
-    case DO_CONTEXT_CREATE:
-    case DO_CONTEXT_DESTROY:
-        return true;
-    case DO_FREE: /* of memory that was taken amid a capture, the driver's own free waits */
-        return model->program->settings.free_waits || model->captured;
-    default:
-        return false;
-    }
-}
-
-static bool is_alone(unsigned kind) {
-    return kind == DO_QUIET || kind == DO_DEVICE_RESET || kind == DO_CONTEXT_DESTROY;
-}
-
-static bool stream_is_possible(const struct model *model, const struct operation *operation) {
-    const struct stream_state *stream = &model->streams[operation->stream];
-    if (!stream->alive || !model->contexts[stream->context].alive) return false;
-    if (stream->thread != NOBODY && stream->thread != operation->thread) return false;
-    if (operation->context != stream->context && operation->kind != DO_FREE_ASYNC) return false;
-    if (operation->context != stream->context && operation->stream >= LEGACY_FIRST) return false;
-    if (stream->legacy && device_captures(model, model->contexts[stream->context].device)) return false;
-    if (stream->graph == NOBODY) return true;
-    return may_be_captured(operation->kind) && model->graphs[stream->graph].stream == operation->stream &&
-           model->graphs[stream->graph].thread == operation->thread;
-}
-
-static bool touches_are_possible(const struct model *model, const struct operation *operation) {
-    if (operation->touch_count > TOUCHES_MAX) return false;
-    for (unsigned i = 0; i < operation->touch_count; i++) {
-        if (!model_may_use(model, operation->context, operation->touches[i].block)) return false;
-        for (unsigned k = 0; k < i; k++)
-            if (operation->touches[k].block == operation->touches[i].block) return false;
-    }
-    return true;
-}
-
-/* Room in the graph for what is captured. */
-static bool graph_has_room(const struct model *model, const struct operation *operation) {
-    const uint8_t graph = model->streams[operation->stream].graph;
-    return graph == NOBODY || model->graphs[graph].use_count + operation->touch_count <= GRAPH_BLOCKS_MAX;
-}
-
-static bool launch_is_possible(const struct model *model, const struct operation *operation) {
-    const struct graph_state *graph = &model->graphs[operation->graph];
-    if (!model->program->settings.graphs || graph->life != GRAPH_READY || graph->context != operation->context)
-        return false;
-    for (unsigned i = 0; i < graph->use_count; i++)
-        if (!model_may_use(model, graph->context, graph->uses[i].block)) return false;
-    return true;
-}
-
-static bool free_is_possible(const struct model *model, const struct operation *operation) {
-    const struct block_state *block = &model->blocks[operation->block];
-    if (block->life != BLOCK_LIVE) return false;
-    if (operation->kind == DO_FREE) return !operation->waits || (!block->async && !any_captures(model));
-    const unsigned context = model->streams[operation->stream].context;
-    return block->async ? model_may_use(model, context, operation->block) : block->context == context;
-}
-
-static bool after_quiet(const struct model *model) {
-    return model->program->count > 0 && is_alone(model->program->operations[model->program->count - 1].kind);
-}
-
-static bool is_possible(const struct model *model, const struct operation *operation) {
-    const struct settings *settings = &model->program->settings;
-    const struct context_state *context = &model->contexts[operation->context];
-    if (model->program->count >= OPERATIONS_MAX - (operation->kind == DO_CAPTURE_END ? 0 : GRAPHS_MAX)) return false;
-    if (!context->alive && operation->kind != DO_CONTEXT_CREATE) return false;
-    if (model_is_unsafe(operation->kind) && captures_forbid(model, operation->thread)) return false;
-    if (model->held > 0 && may_wait(model, operation)) return false;
-    if (is_alone(operation->kind) && any_captures(model)) return false;
-    if (has_stream(operation) && !stream_is_possible(model, operation)) return false;
-    switch (operation->kind) {
-    case DO_STREAM_CREATE:
-        return operation->stream < CREATED_STREAMS_MAX && !model->streams[operation->stream].alive &&
-               model->lanes < LANES_MAX;
-    case DO_STREAM_DESTROY:
-        return operation->stream < CREATED_STREAMS_MAX;
-    case DO_EVENT_RECORD:
-        return operation->event / EVENTS_OF_CONTEXT == operation->context;
-    case DO_STREAM_WAIT:
-    case DO_EVENT_SYNCHRONIZE:
-    case DO_EVENT_QUERY:
-        return model->events[operation->event].recorded;
-    case DO_CONTEXT_SYNCHRONIZE:
-        return !device_captures(model, context->device);
-    case DO_ALLOC:
-    case DO_ALLOC_ASYNC:
-        return model->blocks[operation->block].life == BLOCK_UNUSED;
-    case DO_FREE:
-    case DO_FREE_ASYNC:
-        return free_is_possible(model, operation);
-    case DO_KERNEL:
-        if (operation->waits && (!settings->holds || any_captures(model))) return false;
-        return touches_are_possible(model, operation) && graph_has_room(model, operation);
-    case DO_MEMSET:
-        return operation->touch_count == 1 && touches_are_possible(model, operation);
-    case DO_READ_BACK:
-        return operation->touch_count == 1 && touches_are_possible(model, operation) &&
-               model->blocks[operation->touches[0].block].stamp != 0;
-    case DO_LOOK_UP:
-        return model->blocks[operation->block].life == BLOCK_LIVE;
-    case DO_CAPTURE_BEGIN:
-        return model->graphs[operation->graph].life == GRAPH_UNUSED && !model->streams[operation->stream].legacy &&
-               !model_thread_captures(model, operation->thread) && (operation->other != 0 || !any_captures(model));
-    case DO_CAPTURE_FORK: {
-        const struct stream_state *other = &model->streams[operation->other];
-        return model->streams[operation->stream].graph != NOBODY && other->alive && !other->legacy &&
-               other->graph == NOBODY && other->context == operation->context &&
-               (other->thread == NOBODY || other->thread == operation->thread) &&
-               touches_are_possible(model, operation) && graph_has_room(model, operation);
-    }
-    case DO_CAPTURE_TEMPORARY:
-        /* A launch takes the memory, and where it is scarce may not get it. */
-        return settings->graphs && !settings->scarce && model->streams[operation->stream].graph != NOBODY;
-    case DO_CAPTURE_END:
-        return model->streams[operation->stream].graph != NOBODY;
-    case DO_GRAPH_LAUNCH:
-        return launch_is_possible(model, operation);
-    case DO_GRAPH_DESTROY:
-        return model->graphs[operation->graph].life == GRAPH_READY;
-    case DO_PEER_ENABLE:
-        return !context->created && operation->other < model->program->devices && operation->other != context->device &&
-               !context->peers[operation->other];
-    case DO_RELEASE:
-        return model->held > 0;
-    case DO_DEVICE_RESET:
-        return after_quiet(model) && !context->created;
-    case DO_CONTEXT_CREATE:
-        return operation->context >= DEVICES_MAX && !context->alive && operation->other < model->program->devices;
-    case DO_CONTEXT_DESTROY:
-        return after_quiet(model) && context->created;
-    default:
-        return true;
-    }
 }
 
 /* ---- which calls must follow one another ---- */
@@ -313,19 +111,55 @@ static void step_shares_stream(struct step *step, const struct model *model, uns
     }
 }
 
+/* Its memory pool, and what others may do with it. */
+static void step_shares_block(struct step *step, const struct model *model, unsigned block, bool writes) {
+    step_shares(step, SHARED_BLOCKS + block, writes);
+    if (model->blocks[block].async) step_shares(step, SHARED_POOLS + model->blocks[block].memory_pool, false);
+}
+
+static void step_shares_pool(struct step *step, const struct model *model) {
+    const struct operation *operation = step->operation;
+    const unsigned pool = model_memory_pool(model, operation);
+    const bool changes =
+        operation->kind != DO_POOL_SET && operation->kind != DO_POOL_TRIM && operation->kind != DO_POOL_LOOK;
+    const unsigned device =
+        operation->kind == DO_POOL_CREATE ? operation->other : (unsigned)model->memory_pools[pool].device;
+    step_shares(step, SHARED_POOLS + pool, changes);
+    if (operation->kind == DO_POOL_SET || operation->kind == DO_POOL_DESTROY)
+        step_shares(step, SHARED_CURRENT + device, true);
+    if (operation->kind == DO_POOL_LOOK) step_shares(step, SHARED_POOLS_LIVE + pool, true);
+}
+
+/* An allocation in stream order. */
+static void step_shares_source(struct step *step, const struct model *model) {
+    const struct operation *operation = step->operation;
+    const unsigned pool = model_memory_pool(model, operation);
+    step_shares(step, SHARED_CURRENT + model->contexts[operation->context].device, false);
+    step_shares(step, SHARED_POOLS + pool, false);
+    step_shares(step, SHARED_POOLS_LIVE + pool, false);
+}
+
+static void step_shares_freed(struct step *step, const struct model *model) {
+    const struct block_state *block = &model->blocks[step->operation->block];
+    step_shares_block(step, model, step->operation->block, true);
+    if (block->async) step_shares(step, SHARED_POOLS_LIVE + block->memory_pool, false);
+}
+
 static void step_shares_all(struct step *step, const struct model *model) {
     const struct operation *operation = step->operation;
     const struct context_state *context = &model->contexts[operation->context];
     const bool ends_global = operation->kind == DO_CAPTURE_END && model->graphs[operation->graph].mode == 0;
     const bool begins_global = operation->kind == DO_CAPTURE_BEGIN && operation->other == 0;
-    step_shares(step, SHARED_ALL, is_alone(operation->kind) || (operation->kind == DO_KERNEL && operation->waits));
+    const bool frees_twice = operation->kind == DO_FREE_WRONG && operation->other == WRONG_TWICE;
+    step_shares(step, SHARED_ALL,
+                model_is_alone(operation->kind) || frees_twice || (operation->kind == DO_KERNEL && operation->waits));
     step_shares(step, SHARED_CONTEXTS + operation->context, operation->kind == DO_CONTEXT_CREATE);
     if (model_is_unsafe(operation->kind) || operation->kind == DO_CAPTURE_END)
         step_shares(step, SHARED_UNSAFE, begins_global || ends_global);
-    if (may_wait(model, operation)) step_shares(step, SHARED_HELD, false);
-    if (has_stream(operation)) step_shares_stream(step, model, operation->stream);
+    if (model_may_wait(model, operation)) step_shares(step, SHARED_HELD, false);
+    if (model_has_stream(operation)) step_shares_stream(step, model, operation->stream);
     for (unsigned i = 0; i < operation->touch_count; i++)
-        step_shares(step, SHARED_BLOCKS + operation->touches[i].block, false);
+        step_shares_block(step, model, operation->touches[i].block, false);
     switch (operation->kind) {
     case DO_STREAM_CREATE:
         step_shares_stream(step, model, operation->stream);
@@ -341,20 +175,57 @@ static void step_shares_all(struct step *step, const struct model *model) {
         step_shares_streams(step, model, operation->context, true);
         step_shares(step, SHARED_CAPTURES + context->device, false);
         break;
-    case DO_ALLOC:
     case DO_ALLOC_ASYNC:
-    case DO_FREE_ASYNC:
+        step_shares_source(step, model);
+        /* fall through */
+    case DO_ALLOC:
         step_shares(step, SHARED_BLOCKS + operation->block, true);
         break;
+    case DO_CAPTURE_TEMPORARY:
+        step_shares_source(step, model);
+        break;
+    case DO_FREE_ASYNC:
+        step_shares_freed(step, model);
+        break;
     case DO_FREE:
-        step_shares(step, SHARED_BLOCKS + operation->block, true);
+        step_shares_freed(step, model);
         step_shares(step, SHARED_CONTEXTS + model->blocks[operation->block].context, false);
         if (!operation->waits) break;
         step_shares_streams(step, model, model->blocks[operation->block].context, true);
         for (unsigned i = 0; i < DEVICES_MAX; i++) step_shares(step, SHARED_CAPTURES + i, false);
         break;
     case DO_LOOK_UP:
-        step_shares(step, SHARED_BLOCKS + operation->block, false);
+    case DO_FREE_WRONG:
+        step_shares_block(step, model, operation->block, false);
+        break;
+    case DO_MARK:
+        step_shares(step, SHARED_BLOCKS + operation->block, true);
+        break;
+    case DO_POOL_CREATE:
+    case DO_POOL_SET:
+    case DO_POOL_ACCESS:
+    case DO_POOL_ADJUST:
+    case DO_POOL_TRIM:
+    case DO_POOL_LOOK:
+    case DO_POOL_DESTROY:
+        step_shares_pool(step, model);
+        break;
+    case DO_EXPORT:
+        step_shares(step, SHARED_BLOCKS + operation->block, true);
+        step_shares(step, SHARED_EXPORTS + operation->exported, true);
+        break;
+    case DO_OPEN:
+        step_shares(step, SHARED_BLOCKS + model->exports[operation->exported].block, false);
+        step_shares(step, SHARED_EXPORTS + operation->exported, false);
+        step_shares(step, SHARED_IMPORTERS, true);
+        break;
+    case DO_USE:
+        step_shares(step, SHARED_BLOCKS + operation->touches[0].block, operation->touches[0].writes);
+        step_shares(step, SHARED_IMPORTERS, true);
+        break;
+    case DO_CLOSE:
+    case DO_KILL:
+        step_shares(step, SHARED_IMPORTERS, true);
         break;
     case DO_CAPTURE_FORK:
         step_shares_stream(step, model, operation->other);
@@ -369,7 +240,7 @@ static void step_shares_all(struct step *step, const struct model *model) {
         break;
     case DO_GRAPH_LAUNCH:
         for (unsigned i = 0; i < model->graphs[operation->graph].use_count; i++)
-            step_shares(step, SHARED_BLOCKS + model->graphs[operation->graph].uses[i].block, false);
+            step_shares_block(step, model, model->graphs[operation->graph].uses[i].block, false);
         step_shares(step, SHARED_GRAPHS + operation->graph, true);
         break;
     case DO_GRAPH_DESTROY:
@@ -377,6 +248,7 @@ static void step_shares_all(struct step *step, const struct model *model) {
         break;
     case DO_PEER_ENABLE:
         step_shares(step, SHARED_CONTEXTS + operation->context, true);
+        step_shares(step, SHARED_POOLS + operation->other, true);
         break;
     case DO_KERNEL:
         if (operation->waits) step_shares(step, SHARED_HELD, true);
@@ -474,6 +346,9 @@ static unsigned step_lacks(const struct model *model, const struct step *step) {
     case DO_FREE:
         lane = free_lacks(model, &model->blocks[operation->block], &step->host);
         break;
+    case DO_USE: /* the other process knows nothing of streams here */
+        lane = block_lacks(model, operation->touches[0].block, operation->touches[0].writes, &step->host);
+        break;
     default:
         break;
     }
@@ -482,7 +357,7 @@ static unsigned step_lacks(const struct model *model, const struct step *step) {
 
 unsigned model_lacks(struct model *model, const struct operation *operation) {
     struct step step;
-    if (!is_possible(model, operation)) return STREAMS_MAX;
+    if (!model_is_possible(model, operation)) return STREAMS_MAX;
     step_begin(&step, model, operation);
     const unsigned lane = step_lacks(model, &step);
     for (unsigned i = 0; lane < LANES_MAX && i < STREAMS_MAX; i++)
@@ -541,6 +416,32 @@ static void touches_capture(struct model *model, struct operation *operation, st
     }
 }
 
+static void use_take(struct model *model, struct operation *operation) {
+    struct touch *touch = &operation->touches[0];
+    touch->expected = model->blocks[touch->block].stamp;
+    touch->stamp = touch->writes ? model->stamps++ : 0;
+    if (touch->writes) model->blocks[touch->block].stamp = touch->stamp;
+}
+
+static void pool_take(struct model *model, const struct operation *operation) {
+    struct memory_pool_state *pool = &model->memory_pools[operation->memory_pool];
+    switch (operation->kind) {
+    case DO_POOL_CREATE:
+        *pool = (struct memory_pool_state){.alive = true, .device = operation->other};
+        break;
+    case DO_POOL_SET:
+        model->current[pool->device] = operation->memory_pool;
+        break;
+    case DO_POOL_ACCESS:
+        pool->access[operation->other] = true;
+        break;
+    default: /* its blocks live on */
+        pool->alive = false;
+        pool->ended = true;
+        if (model->current[pool->device] == operation->memory_pool) model->current[pool->device] = pool->device;
+    }
+}
+
 static void launch_take(struct model *model, const struct operation *operation) {
     const struct graph_state *graph = &model->graphs[operation->graph];
     for (unsigned i = 0; i < graph->use_count; i++) {
@@ -576,11 +477,18 @@ static void context_forget(struct model *model, unsigned context) {
         struct block_state *block = &model->blocks[i];
         if (block->life == BLOCK_LIVE && !block->async && block->context == context) block->life = BLOCK_FREED;
     }
+    for (unsigned i = 0; i < OPENINGS_MAX; i++)
+        if (model->blocks[model->openings[i].block].context == context) model->openings[i].open = false;
     for (unsigned i = 0; i < GRAPHS_MAX; i++)
         if (model->graphs[i].life == GRAPH_READY && model->graphs[i].context == context)
             model->graphs[i].life = GRAPH_UNUSED;
     memset(model->contexts[context].peers, 0, sizeof model->contexts[context].peers);
     for (unsigned i = 0; i < CONTEXTS_MAX && context < DEVICES_MAX; i++) model->contexts[i].peers[context] = false;
+    for (unsigned i = 0; i < MEMORY_POOLS_MAX && context < DEVICES_MAX; i++) {
+        struct memory_pool_state *pool = &model->memory_pools[i];
+        pool->access[context] = false;
+        if (pool->device == context) memset(pool->access, 0, sizeof pool->access);
+    }
 }
 
 static void context_set(struct model *model, unsigned context, bool alive, unsigned device) {
@@ -631,8 +539,12 @@ static void step_take(struct model *model, struct step *step, struct operation *
                                  .async = operation->kind == DO_ALLOC_ASYNC,
                                  .context = operation->context,
                                  .device = (uint8_t)model->contexts[operation->context].device,
+                                 .memory_pool = NOBODY,
                                  .bytes = operation->bytes};
         if (operation->kind == DO_ALLOC) break;
+        operation->source = (uint8_t)model_memory_pool(model, operation);
+        model->blocks[operation->block].memory_pool = operation->source;
+        model->blocks[operation->block].device = model->memory_pools[operation->source].device;
         stream_mark(model, step, stream);
         block_use(model, operation->block, true, stream);
         break;
@@ -676,6 +588,8 @@ static void step_take(struct model *model, struct step *step, struct operation *
         break;
     case DO_PEER_ENABLE:
         model->contexts[operation->context].peers[operation->other] = true;
+        if (model->program->settings.async)
+            model->memory_pools[operation->other].access[model->contexts[operation->context].device] = true;
         break;
     case DO_RELEASE:
         model->held = 0;
@@ -692,6 +606,30 @@ static void step_take(struct model *model, struct step *step, struct operation *
     case DO_CONTEXT_DESTROY:
         context_forget(model, operation->context);
         context_set(model, operation->context, false, 0);
+        break;
+    case DO_POOL_CREATE:
+    case DO_POOL_SET:
+    case DO_POOL_ACCESS:
+    case DO_POOL_DESTROY:
+        pool_take(model, operation);
+        break;
+    case DO_EXPORT:
+        if (!model->blocks[operation->block].async)
+            model->exports[operation->exported] = (struct export_state){true, operation->block};
+        break;
+    case DO_OPEN:
+        model->openings[operation->opening] =
+            (struct opening_state){true, operation->importer, model->exports[operation->exported].block};
+        break;
+    case DO_USE:
+        use_take(model, operation);
+        break;
+    case DO_CLOSE:
+        model->openings[operation->opening].open = false;
+        break;
+    case DO_KILL:
+        for (unsigned i = 0; i < OPENINGS_MAX; i++)
+            if (model->openings[i].importer == operation->importer) model->openings[i].open = false;
         break;
     default:
         break;
@@ -715,7 +653,7 @@ void model_finish(struct model *model) {
 
 bool model_offer(struct model *model, const struct operation *offered) {
     struct step step;
-    if (!is_possible(model, offered)) return false;
+    if (!model_is_possible(model, offered)) return false;
     struct operation *operation = &model->program->operations[model->program->count];
     const struct operation copy = *offered; /* may lie in the same list */
     step_begin(&step, model, &copy);

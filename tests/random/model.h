@@ -35,12 +35,29 @@ struct event_state {
     struct clock clock;
 };
 
+struct memory_pool_state {
+    bool alive, ended;
+    uint8_t device;
+    bool access[DEVICES_MAX]; /* of other devices */
+};
+
+struct export_state {
+    bool used;
+    uint16_t block;
+};
+
+struct opening_state {
+    bool open;
+    uint8_t importer;
+    uint16_t block;
+};
+
 enum block_life { BLOCK_UNUSED, BLOCK_LIVE, BLOCK_FREED };
 
 struct block_state {
     enum block_life life;
     bool async;
-    uint8_t context, device;
+    uint8_t context, device, memory_pool;
     uint64_t bytes;
     uint32_t stamp;
     struct clock reads, writes; /* and its allocation */
@@ -73,8 +90,13 @@ enum {
     SHARED_BLOCKS = SHARED_EVENTS + EVENTS_MAX,
     SHARED_GRAPHS = SHARED_BLOCKS + BLOCKS_MAX,
     SHARED_CONTEXTS = SHARED_GRAPHS + GRAPHS_MAX,
-    SHARED_CAPTURES = SHARED_CONTEXTS + CONTEXTS_MAX, /* of a device */
-    SHARED_UNSAFE = SHARED_CAPTURES + DEVICES_MAX,
+    SHARED_CAPTURES = SHARED_CONTEXTS + CONTEXTS_MAX,      /* of a device */
+    SHARED_POOLS = SHARED_CAPTURES + DEVICES_MAX,          /* memory pools: their lives, and who has access */
+    SHARED_POOLS_LIVE = SHARED_POOLS + MEMORY_POOLS_MAX,   /* what is allocated from them */
+    SHARED_CURRENT = SHARED_POOLS_LIVE + MEMORY_POOLS_MAX, /* pool of a device */
+    SHARED_EXPORTS = SHARED_CURRENT + DEVICES_MAX,
+    SHARED_IMPORTERS = SHARED_EXPORTS + EXPORTS_MAX,
+    SHARED_UNSAFE,
     SHARED_HELD,
     SHARED_ALL,
     SHARED_COUNT
@@ -87,6 +109,10 @@ struct model {
     struct event_state events[EVENTS_MAX];
     struct block_state blocks[BLOCKS_MAX];
     struct graph_state graphs[GRAPHS_MAX];
+    struct memory_pool_state memory_pools[MEMORY_POOLS_MAX];
+    uint8_t current[DEVICES_MAX]; /* memory pool of each device */
+    struct export_state exports[EXPORTS_MAX];
+    struct opening_state openings[OPENINGS_MAX];
     unsigned lanes;
     bool captured; /* anything, ever */
     unsigned held; /* kernels that wait to be released */
@@ -111,7 +137,17 @@ void model_finish(struct model *model);
  * lacks the end, so that it is refused; STREAMS_MAX when there is none, or only a stream that is gone. */
 unsigned model_lacks(struct model *model, const struct operation *operation);
 
+/* The first part of what model_offer asks: could the call be made at all? */
+bool model_is_possible(const struct model *model, const struct operation *operation);
+
 bool model_is_unsafe(unsigned kind);
+bool model_has_stream(const struct operation *operation);
+/* A call that could wait for a kernel which waits to be released. */
+bool model_may_wait(const struct model *model, const struct operation *operation);
+/* One beside which no other thread does anything. */
+bool model_is_alone(unsigned kind);
+/* The memory pool that an allocation in stream order comes from. */
+unsigned model_memory_pool(const struct model *model, const struct operation *operation);
 bool model_may_use(const struct model *model, unsigned context, unsigned block);
 bool model_thread_captures(const struct model *model, unsigned thread);
 

@@ -52,12 +52,54 @@ void operation_print(const struct operation *operation, size_t number) {
         printf(" block=%u", operation->block);
         break;
     case DO_FREE:
-        printf(" block=%u%s", operation->block, operation->waits ? " and lean on its wait" : "");
+        printf(" block=%u%s%s", operation->block, operation->strange ? " by a bare thread" : "",
+               operation->waits ? " and lean on its wait" : "");
         break;
     case DO_ALLOC_ASYNC:
+        stream_print(operation->stream);
+        printf(" block=%u pool=%u%s", operation->block, operation->source,
+               operation->memory_pool != NOBODY ? "" : " (current)");
+        break;
     case DO_FREE_ASYNC:
         stream_print(operation->stream);
         printf(" block=%u", operation->block);
+        break;
+    case DO_MARK:
+        printf(" block=%u", operation->block);
+        break;
+    case DO_FREE_WRONG:
+        if (operation->waits) stream_print(operation->stream);
+        printf(" block=%u kind=%s", operation->block,
+               (const char *const[]){"interior", "garbage", "twice", "bare-thread"}[operation->other]);
+        break;
+    case DO_POOL_CREATE:
+    case DO_POOL_ACCESS:
+        printf(" pool=%u device=%u", operation->memory_pool, operation->other);
+        break;
+    case DO_POOL_ADJUST:
+        printf(" pool=%u attribute=%s", operation->memory_pool,
+               (const char *const[]){"threshold", "follow-events", "opportunistic",
+                                     "internal-dependencies"}[operation->other]);
+        break;
+    case DO_POOL_SET:
+    case DO_POOL_TRIM:
+    case DO_POOL_LOOK:
+    case DO_POOL_DESTROY:
+        printf(" pool=%u", operation->memory_pool);
+        break;
+    case DO_EXPORT:
+        printf(" block=%u export=%u", operation->block, operation->exported);
+        break;
+    case DO_OPEN:
+        printf(" export=%u process=%u opening=%u%s", operation->exported, operation->importer, operation->opening,
+               operation->strange ? " natively" : "");
+        break;
+    case DO_USE:
+    case DO_CLOSE:
+        printf(" process=%u opening=%u", operation->importer, operation->opening);
+        break;
+    case DO_KILL:
+        printf(" process=%u", operation->importer);
         break;
     case DO_CAPTURE_BEGIN:
         stream_print(operation->stream);
@@ -101,6 +143,8 @@ void operation_print(const struct operation *operation, size_t number) {
     }
     for (unsigned i = 0; i < THREADS_MAX; i++)
         if (operation->after[i] > 0) printf(" after=%u:%u", i, operation->after[i]);
+    if (operation->offset > 0) printf(" offset=%" PRIu64, operation->offset);
+    if (operation->door > 0) printf(" door=%u", operation->door);
     if (operation->by_driver) printf(" driver");
     if (operation->per_thread) printf(" ptsz");
     putchar('\n');

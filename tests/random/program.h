@@ -20,6 +20,10 @@ enum {
     EVENTS_MAX = EVENTS_OF_CONTEXT * CONTEXTS_MAX,
     BLOCKS_MAX = 256,
     GRAPHS_MAX = 8,
+    MEMORY_POOLS_MAX = DEVICES_MAX + 12, /* the default one of each device, then those that the program creates */
+    EXPORTS_MAX = 12,
+    IMPORTERS_MAX = 2, /* other processes */
+    OPENINGS_MAX = 24,
     OPERATIONS_MAX = 1024,
     TOUCHES_MAX = 4,
     NOBODY = 0xff
@@ -74,7 +78,21 @@ enum stream_kind { STREAM_BLOCKING, STREAM_NON_BLOCKING, STREAM_PRIORITY, STREAM
     X(QUIET, true)    /* one thread waits for all devices while no other does anything */  \
     X(DEVICE_RESET, true)                                                                  \
     X(CONTEXT_CREATE, true)                                                                \
-    X(CONTEXT_DESTROY, true)
+    X(CONTEXT_DESTROY, true)                                                               \
+    X(POOL_CREATE, true)                                                                   \
+    X(POOL_SET, true) /* as the current one of its device */                               \
+    X(POOL_ACCESS, true)                                                                   \
+    X(POOL_ADJUST, true) /* an attribute */                                                \
+    X(POOL_TRIM, true)                                                                     \
+    X(POOL_LOOK, true) /* what its attributes say */                                       \
+    X(POOL_DESTROY, true)                                                                  \
+    X(MARK, true)       /* a block: memory operations on it are synchronous */             \
+    X(FREE_WRONG, true) /* of what is no block: refused */                                 \
+    X(EXPORT, true)     /* a block's handle for other processes */                         \
+    X(OPEN, true)       /* by another process, as the rest */                              \
+    X(USE, true)        /* checks the block, or stamps it too */                           \
+    X(CLOSE, true)                                                                         \
+    X(KILL, true) /* that process */
 
 #define OPERATION_ENUM(name, unsafe) DO_##name,
 enum operation_kind { OPERATION_KINDS(OPERATION_ENUM) DO_COUNT };
@@ -88,23 +106,43 @@ struct touch {
     uint32_t stamp;    /* what it is to hold afterwards; set by the model */
 };
 
+/* Which of CUDA's ways to a function a call takes; see doors.h. */
+enum { DOORS = 6 };
+
+enum free_wrong { WRONG_INTERIOR, WRONG_GARBAGE, WRONG_TWICE, WRONG_THREAD, WRONG_FREES };
+enum pool_adjustment {
+    ADJUST_THRESHOLD,
+    ADJUST_FOLLOW_EVENTS,
+    ADJUST_OPPORTUNISTIC,
+    ADJUST_INTERNAL_DEPENDENCIES,
+    ADJUSTMENTS
+};
+
 struct operation {
     uint8_t kind;
     uint8_t thread;
     uint8_t context; /* current when it is called */
     uint8_t stream;
-    uint8_t other; /* second stream, second context, kind of a stream, mode of a capture, device */
+    uint8_t other; /* second stream, second context, kind of a stream, mode of a capture, device, kind of a wrong free,
+                      attribute of a memory pool */
     uint8_t event;
     uint8_t graph;
+    uint8_t door;
+    uint8_t memory_pool; /* NOBODY: the device's current one */
+    uint8_t exported, importer, opening;
     bool by_driver;  /* by the driver's function, not the runtime's */
     bool per_thread; /* by the family of functions whose stream 0 is the thread's own */
     bool waits;      /* a FREE that is leant on as a synchronise; a KERNEL that goes on until released; an
-                        ALLOC_TOO_LARGE in stream order */
+                        ALLOC_TOO_LARGE or a FREE_WRONG in stream order */
+    bool strange;    /* a FREE by a thread of its own that never called CUDA; an OPEN by a process that runs natively,
+                        if one has to be started */
     uint8_t touch_count;
     uint16_t block;
     uint32_t microseconds;
     uint64_t bytes;
+    uint64_t offset; /* in a block, at least once within it; or a number of any size */
     struct touch touches[TOUCHES_MAX];
+    uint8_t source; /* the memory pool of an ALLOC_ASYNC; set by the model */
     /* Set by the model: how many operations of each thread must have returned before this one is called. */
     uint16_t after[THREADS_MAX];
     uint16_t position; /* among its thread's, from 1 */
@@ -115,6 +153,10 @@ struct settings {
     bool holds;       /* kernels may go on until they are released, beside calls that do not wait */
     bool releases;    /* they really do; else they take a while */
     bool graphs;      /* graphs can be launched */
+    bool async;       /* there is memory in stream order */
+    bool contexts;    /* contexts can be created */
+    bool ipc;         /* memory can be given to other processes */
+    bool frees_open;  /* it may be freed while they have it open: CUDA forbids that, and the pool can bear it */
     unsigned devices; /* that there are */
     uint64_t device_bytes;
     bool scarce; /* any allocation may fail */

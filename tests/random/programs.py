@@ -33,6 +33,27 @@ class Failure:
                           "  with those before it in its process: " + repeat.format(first, self.seed - first + 1)])
 
 
+# What the driver has not in a batch, by the batch's number modulo their count; programs do without it.
+ASYNC = ("cuMemAllocAsync,cuMemFreeAsync,cuMemAllocFromPoolAsync,cuMemPoolCreate,cuMemPoolDestroy,cuMemPoolTrimTo,"
+         "cuMemPoolSetAttribute,cuMemPoolGetAttribute,cuMemPoolSetAccess,cuMemPoolGetAccess,cuMemPoolExportPointer,"
+         "cuDeviceGetDefaultMemPool,cuDeviceGetMemPool,cuDeviceSetMemPool,cuMemGetDefaultMemPool,cuMemGetMemPool,"
+         "cuMemSetMemPool")
+SHAPES = [
+    {},
+    {"SIM_MISSING": "cuThreadExchangeStreamCaptureMode"},
+    {"SIM_MISSING": ASYNC},
+    {"SIM_RUNTIME_LOOKUP": "v1"},
+    {},
+    {"SIM_MISSING": "cuStreamGetId"},
+    {},
+    {"SIM_DRIVER_VERSION": "12020", "SIM_RUNTIME_VERSION": "12020"},
+    {"POOL_ASYNC": "0"},
+    {"SIM_MISSING": "cuStreamGetId,cuThreadExchangeStreamCaptureMode,cuGetProcAddress_v2"},
+    {},
+    {"SIM_DRIVER_VERSION": "11080", "SIM_RUNTIME_VERSION": "11080"},
+]
+
+
 def batch_settings(batch):
     """(environment, options of the runner) of the batch with this number."""
     chosen = random.Random(batch)
@@ -55,6 +76,11 @@ def batch_settings(batch):
         variables["POOL_TRIM_MB"] = str(chosen.randrange(0, 64))
     elif kind == 5:
         variables["POOL_FILL"] = chosen.choice(["zero", "poison"])
+        options.append("--no-holds")
+    for name, value in SHAPES[batch % len(SHAPES)].items():
+        variables[name] = ",".join(filter(None, [variables.get(name), value]))
+    # Without fences a free of any kind may wait.
+    if int(variables.get("SIM_DRIVER_VERSION", "13000")) < 12050 and "--no-holds" not in options:
         options.append("--no-holds")
     return variables, options
 
@@ -84,6 +110,8 @@ class Run:
 
     def command(self, seed, count, options=()):
         mode = ["--mode", "event", "--natively"] if self.mode == "natively" else ["--mode", self.mode]
+        if self.gpu:
+            mode.append("--no-sharing")
         return [self.runner, *mode, "--limit", str(LIMIT_S * self.slowdown), *options, str(seed), str(count)]
 
     def start(self, seed, count, more=()):

@@ -9,6 +9,7 @@
 enum { FREED_KEPT = 512 };
 
 struct tally tally;
+struct programs_tally programs_tally;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { uint64_t address, bytes, lane; } freed[FREED_KEPT];
@@ -37,4 +38,10 @@ void tally_first_use(uint64_t address, uint64_t bytes, uint64_t lane) {
     pthread_mutex_unlock(&lock);
     if (met > 0) TALLY(reuses);
     if (crossed > 0) TALLY(reuses_crossed);
+}
+
+void tally_program_ended(void) {
+#define PROGRAM_ENDED(name) programs_tally.name.programs += atomic_exchange(&programs_tally.name.now, false);
+    PROGRAMS_DID(PROGRAM_ENDED)
+#undef PROGRAM_ENDED
 }

@@ -24,17 +24,17 @@ def expect_clean(mode, count):
 
 
 @case
-def programs_are_clean_natively():
+def hazard_27_programs_are_clean_natively():
     expect_clean("natively", max(BATCH, COUNT // 5))
 
 
 @case
-def programs_are_clean_when_cudafree_waits():
+def hazard_27_programs_are_clean_when_cudafree_waits():
     expect_clean("sync", COUNT)
 
 
 @case
-def programs_are_clean_when_cudafree_does_not_wait():
+def hazard_27_programs_are_clean_when_cudafree_does_not_wait():
     expect_clean("event", COUNT)
 
 
@@ -50,7 +50,7 @@ def the_same_seed_gives_the_same_program():
 @case
 def poolstat_reads_the_same_at_the_end():
     """Live is 0, and every pool's figures add up, as another process sees them."""
-    process = Run(BUILD, "event", SANITIZER).start(SEED, BATCH, ["--wait"])
+    process = Run(BUILD, "event", SANITIZER).start(SEED, BATCH, ["--wait", "--no-sharing"])
     try:
         seen = []
         for line in process.stdout:

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What few programs do: memory pools of their own, marks on blocks, wrong frees, memory for other processes.
+ */
+#include "generate.h"
+
+enum { KEEP_MOST_MB = 64 };
+
+/* ---- the program's own memory pools ---- */
+
+static void create_memory_pool(struct generator *generator, unsigned device) {
+    struct operation operation = begin(generator, DO_POOL_CREATE, random_context(generator));
+    operation.other = (uint8_t)device;
+    operation.memory_pool = (uint8_t)(DEVICES_MAX + below(generator, MEMORY_POOLS_MAX - DEVICES_MAX));
+    if (!model_offer(&generator->model, &operation) || chance(generator, 50)) return;
+    operation.kind = DO_POOL_SET;
+    model_offer(&generator->model, &operation);
+}
+
+/* A device gets access, and often uses a block of the pool at once. */
+static void give_access(struct generator *generator, struct operation operation) {
+    const struct model *model = &generator->model;
+    operation.kind = DO_POOL_ACCESS;
+    operation.other = (uint8_t)below(generator, model->program->devices);
+    if (!model_offer(&generator->model, &operation)) return;
+    for (unsigned tries = 0; tries < 8; tries++) {
+        const int block = random_block(generator);
+        if (block < 0 || model->blocks[block].memory_pool != operation.memory_pool) continue;
+        struct operation use = begin_on(generator, DO_KERNEL, random_stream(generator, operation.other));
+        use.touches[use.touch_count++] = (struct touch){.block = (uint16_t)block, .writes = chance(generator, 50)};
+        if (offer(generator, &use)) generator->homes[block] = use.stream;
+        return;
+    }
+}
+
+void propose_memory_pool(struct generator *generator) {
+    static const uint8_t kinds[] = {DO_POOL_CREATE, DO_POOL_SET,    DO_POOL_SET,    DO_POOL_ACCESS,
+                                    DO_POOL_ACCESS, DO_POOL_ADJUST, DO_POOL_TRIM,   DO_POOL_TRIM,
+                                    DO_POOL_LOOK,   DO_POOL_LOOK,   DO_POOL_DESTROY};
+    const unsigned device = chance(generator, 60) ? 0 : below(generator, generator->model.program->devices);
+    struct operation operation = begin(generator, kinds[below(generator, sizeof kinds)], random_context(generator));
+    operation.memory_pool = chance(generator, 15) ? (uint8_t)device : random_memory_pool(generator, device);
+    /* As long as the device has none, one is made. */
+    if (operation.kind == DO_POOL_CREATE || (operation.memory_pool == device && chance(generator, 50))) {
+        create_memory_pool(generator, device);
+        return;
+    }
+    if (operation.kind == DO_POOL_ACCESS) {
+        give_access(generator, operation);
+        return;
+    }
+    if (operation.kind == DO_POOL_ADJUST) {
+        operation.other = (uint8_t)below(generator, ADJUSTMENTS);
+        operation.bytes = chance(generator, 30) ? UINT64_MAX : next(generator) % (KEEP_MOST_MB << 20);
+    }
+    if (operation.kind == DO_POOL_TRIM && chance(generator, 50))
+        operation.bytes = next(generator) % (KEEP_MOST_MB << 20);
+    model_offer(&generator->model, &operation);
+}
+
+/* ---- marks and wrong frees ---- */
+
+void propose_mark(struct generator *generator) {
+    const int block = random_block(generator);
+    if (block < 0) return;
+    struct operation operation = begin(generator, DO_MARK, generator->model.blocks[block].context);
+    operation.block = (uint16_t)block;
+    operation.offset = next(generator);
+    model_offer(&generator->model, &operation);
+}
+
+/* Of a freed block too, one of the last. */
+static int random_freed_block(struct generator *generator) {
+    for (unsigned tries = 0; tries < 16 && generator->blocks > 0; tries++) {
+        const unsigned span = generator->blocks < 32 ? generator->blocks : 32;
+        const unsigned block = generator->blocks - 1 - below(generator, span);
+        if (generator->model.blocks[block].life == BLOCK_FREED) return (int)block;
+    }
+    return -1;
+}
+
+void propose_wrong_free(struct generator *generator) {
+    const unsigned wrong = below(generator, WRONG_FREES);
+    const int block = wrong == WRONG_TWICE ? random_freed_block(generator) : random_block(generator);
+    if (block < 0) return;
+    const uint8_t context = random_context(generator);
+    struct operation operation = begin_on(generator, DO_FREE_WRONG, random_stream(generator, context));
+    operation.block = (uint16_t)block;
+    operation.other = (uint8_t)wrong;
+    operation.waits = generator->model.program->settings.async && wrong != WRONG_THREAD && chance(generator, 40);
+    /* Odd, so that it is no block's, or next to nothing. */
+    operation.offset = next(generator) >> below(generator, 60) | 1;
+    if (!model_offer(&generator->model, &operation) || wrong != WRONG_INTERIOR || chance(generator, 50)) return;
+    const uint8_t home = generator->model.blocks[block].context;
+    struct operation check = begin_on(generator, DO_READ_BACK, random_stream(generator, home));
+    check.touches[check.touch_count++] = (struct touch){.block = (uint16_t)block};
+    offer(generator, &check);
+}
+
+/* ---- memory for other processes ---- */
+
+static void export_block(struct generator *generator) {
+    const int block = random_block(generator);
+    if (block < 0) return;
+    struct operation operation = begin(generator, DO_EXPORT, generator->model.blocks[block].context);
+    if (!generator->model.contexts[operation.context].alive) operation.context = random_context(generator);
+    operation.block = (uint16_t)block;
+    operation.exported = (uint8_t)below(generator, EXPORTS_MAX);
+    operation.offset = chance(generator, 50) ? next(generator) : 0;
+    operation.waits = chance(generator, 20);
+    if (!model_offer(&generator->model, &operation) || chance(generator, 30)) return;
+    operation = begin(generator, DO_OPEN, operation.context);
+    operation.exported = (uint8_t)below(generator, EXPORTS_MAX);
+    operation.importer = (uint8_t)below(generator, IMPORTERS_MAX);
+    operation.strange = chance(generator, 35);
+    for (unsigned twice = chance(generator, 25) ? 2 : 1; twice > 0; twice--) {
+        operation.opening = (uint8_t)below(generator, OPENINGS_MAX);
+        model_offer(&generator->model, &operation);
+    }
+}
+
+static int random_opening(struct generator *generator) {
+    for (unsigned tries = 0; tries < 24; tries++) {
+        const unsigned opening = below(generator, OPENINGS_MAX);
+        if (generator->model.openings[opening].open) return (int)opening;
+    }
+    return -1;
+}
+
+/* While it is open elsewhere; so it may be given out too early. */
+static void free_opened(struct generator *generator, unsigned block) {
+    const struct block_state *freed = &generator->model.blocks[block];
+    if (freed->life != BLOCK_LIVE) return;
+    const uint8_t stream = random_stream(generator, freed->context);
+    struct operation operation = generator->model.program->settings.async && chance(generator, 20)
+                                     ? begin_on(generator, DO_FREE_ASYNC, stream)
+                                     : begin(generator, DO_FREE, freed->context);
+    operation.block = (uint16_t)block;
+    offer(generator, &operation);
+}
+
+void propose_sharing(struct generator *generator) {
+    const struct model *model = &generator->model;
+    const int opening = random_opening(generator);
+    if (opening < 0 || chance(generator, 30)) {
+        export_block(generator);
+        return;
+    }
+    const struct opening_state *opened = &model->openings[opening];
+    const unsigned what = below(generator, 100);
+    if (what < 15) {
+        free_opened(generator, opened->block);
+        return;
+    }
+    struct operation operation = begin(generator,
+                                       what < 80   ? DO_USE
+                                       : what < 96 ? DO_CLOSE
+                                                   : DO_KILL,
+                                       random_context(generator));
+    operation.opening = (uint8_t)opening;
+    operation.importer = opened->importer;
+    if (operation.kind == DO_USE) {
+        const bool fresh = model->blocks[opened->block].stamp == 0;
+        operation.touches[operation.touch_count++] =
+            (struct touch){.block = opened->block, .writes = fresh || chance(generator, 60)};
+    }
+    offer(generator, &operation);
+}
