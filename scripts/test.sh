@@ -15,8 +15,11 @@ skipped ones with their reason. The last line is "N passed, N failed, N skipped"
 is 0 when none failed.
 
   --list               name the test cases (suite/program/case) and run none
-  --only PATTERN       run the cases whose name matches (*, ? and [] as in the shell; without them, a part of the name)
+  --only PATTERNS      run the cases whose name matches (*, ? and [] as in the shell; without them, a part of the name);
+                       of several patterns, separated by blanks, one
   --sanitize WHICH     build with a sanitizer: address, undefined or thread
+  --cross ARCH         build for another processor (aarch64) with a cross compiler, and run the tests that need nothing
+                       but libc under an emulator
   --debug, --release   build without optimisation; with all of it
   --build-dir DIR      build in DIR instead of build, build-WHICH, … at the top of the tree
   --random SEED COUNT  run COUNT random programs instead, the first from SEED, in each mode of POOL_FREE; each counts
@@ -35,18 +38,19 @@ usage_error() {
     exit 2
 }
 
-list='' only='' sanitize='' type='' folder='' mutants='' names=() random=() mode='' long=''
+list='' only='' sanitize='' cross='''' type='' folder='' mutants='' names=() random=() mode='' long=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --only=* | --sanitize=* | --build-dir=* | --mode=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+    --only=* | --sanitize=* | --cross=* | --build-dir=* | --mode=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
     esac
     case $1 in
-    --only | --sanitize | --build-dir | --mode) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
+    --only | --sanitize | --cross | --build-dir | --mode) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
     esac
     case $1 in
     --list) list=yes ;;
     --only) only=$2 && shift ;;
     --sanitize) sanitize=$2 && shift ;;
+    --cross) cross=$2 && shift ;;
     --build-dir) folder=$(realpath -m -- "$2") && shift ;;
     --debug | --release) type=${1#--} ;;
     --random)
@@ -69,6 +73,16 @@ case $sanitize in
 '' | address | undefined | thread) ;;
 *) usage_error "--sanitize takes address, undefined or thread, not: $sanitize" ;;
 esac
+
+packages=(patch)
+case $cross in
+'') ;;
+aarch64) packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) ;;
+*) usage_error "--cross takes aarch64, not: $cross" ;;
+esac
+[ -z "$cross" ] || [ -z "$sanitize$mutants$long${random[*]}" ] ||
+    usage_error "--cross goes not with --sanitize, --mutants, --random or --long"
+[ "$cross" != "$(uname -m)" ] || usage_error "this machine is $cross itself: leave out --cross"
 
 case $mode in
 '' | sync | event) ;;
@@ -122,6 +136,10 @@ if [ -n "$sanitize" ]; then
     options+=(-Db_sanitize="$sanitize" -Db_lundef=false)
     slowdown=5
 fi
+if [ -n "$cross" ]; then
+    options+=(--cross-file "$tree/scripts/$cross.cross" -Dlibc_only=true)
+    slowdown=5
+fi
 if [ -n "$long" ]; then
     export RANDOM_COUNT=10000
     slowdown=$((slowdown * 20))
@@ -134,7 +152,7 @@ fi
 
 # A build that fails counts as a failed case.
 [ -n "$list" ] || trap 'say "0 passed, 1 failed, 0 skipped"' EXIT
-require patch
-prepare "${folder:-build${type:+-$type}${sanitize:+-$sanitize}}" "${options[@]}" >&2
+require "${packages[@]}"
+prepare "${folder:-build${cross:+-$cross}${type:+-$type}${sanitize:+-$sanitize}}" "${options[@]}" >&2
 trap - EXIT
 "${command[@]}" "$build" "${arguments[@]}"

@@ -83,9 +83,11 @@ def ask_cases(program):
         program.list_failure = f"--list: {error}"
 
 
-def matches(name, pattern):
-    """A pattern without wildcards names a part of the case's full name."""
-    return fnmatch.fnmatchcase(name, pattern if any(c in pattern for c in "*?[") else f"*{pattern}*")
+def matches(name, patterns):
+    """Does the case's full name match one of the patterns? They are separated by blanks; one without wildcards names a
+    part of it."""
+    return any(fnmatch.fnmatchcase(name, pattern if any(c in pattern for c in "*?[") else f"*{pattern}*")
+               for pattern in patterns.split())
 
 
 def parse_tap(output):
@@ -239,7 +241,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", help="a build folder, built")
     parser.add_argument("--list", action="store_true", help="name the cases, run nothing")
-    parser.add_argument("--only", metavar="PATTERN", help="cases whose suite/program/case matches")
+    parser.add_argument("--only", metavar="PATTERNS", help="cases whose suite/program/case matches one of them")
     parser.add_argument("--timeout-multiplier", default="1")
     arguments = parser.parse_args()
     programs = load_programs(arguments.build)

@@ -149,7 +149,8 @@ def wrong_options_are_usage_errors():
     for options in (["--nonsense"], ["--sanitize", "everything"], ["--only"], ["--mutants", "x", "--list"],
                     ["--random", "1"], ["--random", "one", "2"], ["--random", "1", "0"], ["--mode", "sync"],
                     ["--random", "1", "2", "--mode", "often"], ["--random", "1", "2", "--only", "x"],
-                    ["--random", "1", "2", "--mutants"]):
+                    ["--random", "1", "2", "--mutants"], ["--cross", "sparc"],
+                    ["--cross", "aarch64", "--sanitize", "thread"]):
         status, stdout, stderr = run(TREE / "scripts" / "test.sh", *options)
         expect(status == 2 and "Usage:" in stderr and not stdout, (options, status, stdout, stderr))
 

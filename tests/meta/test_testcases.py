@@ -94,7 +94,8 @@ def case_that_list_does_not_name_fails():
 @case
 def only_runs_what_matches():
     for pattern, last in (("good/one", "1 passed, 0 failed, 0 skipped"), ("some/good/*", "2 passed, 0 failed, 0 skipped"),
-                          ("good", "2 passed, 0 failed, 0 skipped")):
+                          ("good", "2 passed, 0 failed, 0 skipped"),
+                          ("*/nothing good/one some/skips_all/*_gpu", "1 passed, 0 failed, 1 skipped")):
         status, stdout, _ = run("python3", TREE / "scripts" / "testcases.py", build(), "--only", pattern)
         expect(status == 0 and stdout.splitlines()[-1] == last, (pattern, status, stdout))
 

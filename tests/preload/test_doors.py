@@ -55,7 +55,7 @@ def driver_by_get_proc_address_v2():
 @case
 def program_compiled_by_nvcc():
     if not os.path.exists(built("preload_nvcc")):
-        skip("there is no nvcc")
+        skip("there is no nvcc for this processor")
     counts(["preload_nvcc"], runtime_door=ALLOCS + FREES)
 
 
