@@ -137,6 +137,7 @@ bool fences_poll(struct pool_system *system, struct device_state *device) {
     struct fences *fences = &system->fences;
     const struct device_ops *ops = system->ops;
     struct queued_fence queue[FENCES_MOST];
+    if (!capture_ask_begin(system)) return false;
     const unsigned count = take_queue(fences, queue);
     bool passed = false;
     for (unsigned i = 0; i < count; i++) {
@@ -161,6 +162,7 @@ bool fences_poll(struct pool_system *system, struct device_state *device) {
             want_another(fences);
     }
     if (count) put_queue(fences, dropped);
+    capture_ask_end(system);
     for (unsigned i = 0; i < dropped; i++) ops->fence_drop(ops->self, queue[i].fence);
     return passed;
 }

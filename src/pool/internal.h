@@ -582,6 +582,13 @@ static inline bool capture_record_begin(struct pool_system *system) {
 static inline void capture_record_end(struct pool_system *system) {
     atomic_fetch_add(&system->fences.records_ended, 1);
 }
+/* Where the thread cannot leave the mode of a capture for it, a question about an event would break it. */
+static inline bool capture_ask_begin(struct pool_system *system) {
+    return system->ops->releases_in_captures(system->ops->self) || capture_record_begin(system);
+}
+static inline void capture_ask_end(struct pool_system *system) {
+    if (!system->ops->releases_in_captures(system->ops->self)) capture_record_end(system);
+}
 /* The same for a recording on one created stream: it may wait for room there, so captures wait for it for a while only.
  * It harms none but a capture on that very stream, and then it proves nothing. */
 static inline bool capture_mark_begin(struct pool_system *system) {

@@ -137,6 +137,7 @@ bool notes_end(struct pool *pool, struct block *block, bool waited) {
         end_mark(pool, block);
         figures_begin(pool);
         heap_end_retired(pool, block);
+        stats_set(&pool->figures->retired_bytes, pool->retired_bytes);
     }
     const uint64_t notes = block->batch & ~NOTE_SYNC;
     if (!notes) return false;

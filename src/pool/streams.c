@@ -296,7 +296,9 @@ static bool poll_list(struct pool *pool, struct stream_list *list) {
     list->busy = true;
     struct device_fence *mark = list->mark;
     pthread_mutex_unlock(&pool->lock);
-    const int code = ops->fence_query(ops->self, mark, -1);
+    const bool asks = capture_ask_begin(pool->system);
+    const int code = asks ? ops->fence_query(ops->self, mark, -1) : DEVICE_NOT_READY;
+    if (asks) capture_ask_end(pool->system);
     pthread_mutex_lock(&pool->lock);
     if (code != DEVICE_NOT_READY) list->mark = NULL;
     if (code == DEVICE_OK && list->passed < list->mark_batch) list->passed = list->mark_batch;

@@ -220,7 +220,7 @@ static void step_shares_all(struct step *step, const struct model *model) {
         step_shares(step, SHARED_IMPORTERS, true);
         break;
     case DO_USE:
-        step_shares(step, SHARED_BLOCKS + operation->touches[0].block, operation->touches[0].writes);
+        step_shares(step, SHARED_BLOCKS + operation->touches[0].block, true); /* its end is no work on a stream */
         step_shares(step, SHARED_IMPORTERS, true);
         break;
     case DO_CLOSE:

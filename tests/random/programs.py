@@ -79,8 +79,9 @@ def batch_settings(batch):
         options.append("--no-holds")
     for name, value in SHAPES[batch % len(SHAPES)].items():
         variables[name] = ",".join(filter(None, [variables.get(name), value]))
-    # Without fences a free of any kind may wait.
-    if int(variables.get("SIM_DRIVER_VERSION", "13000")) < 12050 and "--no-holds" not in options:
+    # Without fences a free of any kind may wait, and one on a stream that cannot be told from others does.
+    lacks = variables.get("SIM_MISSING", "") + ("cuCtxRecordEvent" if "SIM_DRIVER_VERSION" in variables else "")
+    if ("cuCtxRecordEvent" in lacks or "cuStreamGetId" in lacks) and "--no-holds" not in options:
         options.append("--no-holds")
     return variables, options
 
