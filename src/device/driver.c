@@ -114,6 +114,8 @@ static int segment_alloc(void *self, const struct segment_source *source, struct
         if (!driver->call.memory_alloc_from_pool) return DEVICE_NOT_SUPPORTED;
         result = driver->call.memory_alloc_from_pool(&taken, bytes, (CUmemoryPool)source->memory_pool,
                                                      device_driver_stream_handle(stream));
+        const unsigned device = (unsigned)source->context.ordinal;
+        if (device < 64) atomic_fetch_or(&driver->ordered, UINT64_C(1) << device);
     } else {
         bool pushed;
         result = device_driver_enter(driver, source->context, &pushed);
@@ -165,6 +167,19 @@ static int memory_pool(void *self, int ordinal, void **handle) {
     const CUresult result = driver->call.device_get_memory_pool(&current, ordinal);
     *handle = current;
     return (int)result;
+}
+
+uint64_t device_driver_memory_pool_slack(struct device_driver *driver, int ordinal) {
+    const bool taken = (unsigned)ordinal < 64 && atomic_load(&driver->ordered) >> ordinal & 1;
+    void *current = NULL;
+    cuuint64_t reserved = 0, used = 0, kept = 0;
+    if (!taken || !driver->call.memory_pool_get_attribute || memory_pool(driver, ordinal, &current) != DEVICE_OK ||
+        driver->call.memory_pool_get_attribute(current, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ||
+        driver->call.memory_pool_get_attribute(current, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) ||
+        driver->call.memory_pool_get_attribute(current, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept))
+        return 0;
+    const uint64_t stays = used > kept ? used : kept;
+    return reserved > stays ? reserved - stays : 0;
 }
 
 static int context_synchronize(void *self, struct device_context context) {

@@ -80,6 +80,8 @@ struct device_driver {
 
     _Atomic uint64_t reset; /* bit of a device: its primary context was reset, whether or not it was revived since */
 
+    _Atomic uint64_t ordered; /* bit of a device: a stream-ordered segment was taken there */
+
     /* Contexts that live, their events and the fences made of them. live_lock guards them and is held across no driver
      * call; whoever is in the driver with an event is counted in `users`, and a context ends only when nobody is. */
     pthread_mutex_t live_lock;
@@ -104,6 +106,11 @@ struct device_driver {
 /* Fill the pointers by `lookup`, which returns NULL for what is not there. Returns the name of the first needed one
  * that is missing, NULL when all are there. */
 const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(void *arg, const char *symbol), void *arg);
+
+/* What the current memory pool of a device holds beyond what is used of it: the driver takes memory for one in steps,
+ * which go back with the segments in them. Not what the program has it keep (its release threshold), and 0 where no
+ * segment has been taken from one. */
+uint64_t device_driver_memory_pool_slack(struct device_driver *driver, int ordinal);
 
 /* ---- driver_fences.c: contexts that live, and marks behind their work ---- */
 

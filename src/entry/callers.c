@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static struct runtime *runtimes;                              /* by next; never freed; guarded by bind_lock */
 static struct caller *callers;                                /* by next; as process_own.callers, never wiped */
 static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER; /* over `runtimes` and writing the callers */
@@ -117,6 +116,7 @@ static struct runtime *bind(const void *address, unsigned long long unloads) {
 struct runtime *callers_runtime(const void *address) {
     const int error = errno;
     process_notice();
+    if (process_bypassed() && caller_at(address)) return caller_at(address)->runtime;
     const unsigned long long unloads = objects_count().unloads;
     struct caller *caller = caller_at(address);
     struct runtime *runtime;

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "device/driver.h"
 #include "ipc/imports.h"
 
 /* Keeps our buffer ids apart from the driver's, which count up from small numbers. */
@@ -42,7 +43,11 @@ CUresult entry_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     const CUresult result = REAL(cuMemGetInfo_v2)(&now_free, &total);
     if (result != CUDA_SUCCESS) return result;
     struct device_context context;
-    const uint64_t ours = process_context(&context) == DEVICE_OK ? pool_releasable(pool, context.ordinal) : 0;
+    uint64_t ours = 0;
+    if (process_context(&context) == DEVICE_OK) {
+        ours = pool_releasable(pool, context.ordinal);
+        ours += device_driver_memory_pool_slack(process_driver(), context.ordinal);
+    }
     *free_bytes = ours < total - now_free ? now_free + ours : total;
     if (total_bytes) *total_bytes = total;
     return result;

@@ -193,6 +193,11 @@ struct pool_system *process_start_runtime_pool(void *(*lookup)(void *arg, const 
 enum { KNOWN_NOT, KNOWN_SOON, KNOWN };
 
 static pid_t known_by; /* the process that set `known` last */
+static _Atomic bool bypassed;
+
+bool process_bypassed(void) {
+    return atomic_load_explicit(&bypassed, memory_order_relaxed);
+}
 
 /* Locks may be held by threads that are not here. A pool of the parent's is of no use: neither are its contexts. Where
  * it had none, this process begins as any other. */
@@ -201,6 +206,7 @@ static void forget_parent(void) {
     symbols_after_fork();
     const bool pooled = atomic_load(&pool_begun);
     if (pooled) {
+        atomic_store(&bypassed, true);
         decline(POOLCUDA_PASS_forked);
     } else {
         atomic_store(&phase, POOL_UNDECIDED);

@@ -35,6 +35,10 @@ extern struct process_own process_own;
  * the figures, the locks and the tables of the doors comes by here, or over a field above that is not zero. */
 void process_notice(void);
 
+/* A child of a process that was pooled: nothing is looked at but the real functions, since the loader's locks may be
+ * held by threads that are not here. */
+bool process_bypassed(void);
+
 /* The first CUDA call of the process is being made: begin the figures. A load afterwards. */
 void process_first_call(void);
 

@@ -219,7 +219,7 @@ bool symbols_object_hooked(uintptr_t wanted) {
 
 void *symbols_hook(const void *address, const void *caller) {
     const int i = hook_at(address);
-    if (i < 0 || shared_address[i]) return NULL;
+    if (i < 0 || shared_address[i] || process_bypassed()) return NULL;
     /* The driver's own look-ups of itself are its own affair: our hook would call it back for ever. */
     if (objects_within(&driver, caller)) return NULL;
     if (i == ENTRY_HOOK_cuMemFree_v2) note_object(caller);
