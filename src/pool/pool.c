@@ -564,7 +564,7 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
         /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy
          * stream would have to wait for one, the driver refuses a wait as it would the free. */
         if (code == DEVICE_NOT_READY) return system->ops->free_captured(system->ops->self, stream, address);
-        if (code != DEVICE_OK) code = system->ops->stream_synchronize(system->ops->self, pool->source.context, stream);
+        if (is_refusal(code)) code = system->ops->stream_synchronize(system->ops->self, pool->source.context, stream);
         if (code != DEVICE_OK) return code;
     }
     struct stream_ref *ref = streams_ref(system, stream, &code);

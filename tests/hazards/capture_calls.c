@@ -268,6 +268,14 @@ CALL(get_handle) {
     CUipcMemHandle handle;
     return cuIpcGetMemHandle(&handle, cell->exported);
 }
+CALL(get_inner_handle) {
+    CUipcMemHandle handle;
+    return cuIpcGetMemHandle(&handle, cell->plain + 512);
+}
+CALL(export_pointer) {
+    CUmemPoolPtrExportData data;
+    return cuMemPoolExportPointer(&data, cell->plain);
+}
 CALL(open_handle) {
     CUdeviceptr p;
     return cuIpcOpenMemHandle(&p, cell->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
@@ -447,6 +455,8 @@ const struct capture_call capture_calls[] = {
     {"cuPointerGetAttributes", attributes, 0},
     {"cuPointerSetAttribute", set_attribute, 0},
     {"cuIpcGetMemHandle", get_handle, 0},
+    {"cuIpcGetMemHandle inside a segment", get_inner_handle, 0},
+    {"cuMemPoolExportPointer of plain memory", export_pointer, 0},
     {"cuIpcOpenMemHandle", open_handle, 0},
     {"cuIpcCloseMemHandle", close_handle, 0},
     {"cuEventQuery", query_event, 0},

@@ -2,8 +2,8 @@
  *
  * The capture matrix: a program over the driver that makes every call amid every kind of capture. A capture has a mode,
  * and a stream that blocks or does not; the call is made by the capturing thread or by another, in each mode that a
- * thread can be in. Prints the call's answer, what became of the capture and of the thread's mode, and whether memory
- * can be had afterwards, for comparing a native run with a pooled one.
+ * thread can be in, and by one without a context. Prints the call's answer, what became of the capture and of the
+ * thread's mode, and whether memory can be had afterwards, for comparing a native run with a pooled one.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,8 +15,12 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 
 static const char *const mode_names[] = {"global", "thread-local", "relaxed"};
 
+enum thread { SAME, ANOTHER, BARE /* without a context */ };
+static const char *const thread_names[] = {"the same thread", "another thread", "a bare thread"};
+
 struct caller {
     const struct capture_call *call;
+    enum thread thread;
     struct cell *cell;
     CUstreamCaptureMode mode; /* the thread's */
     CUresult result;
@@ -68,7 +72,7 @@ static void make_blocks(struct cell *cell) {
 static void *make_call(void *argument) {
     struct caller *caller = argument;
     CUstreamCaptureMode mode = caller->mode;
-    must(cuCtxSetCurrent(primary));
+    if (caller->thread != BARE) must(cuCtxSetCurrent(primary));
     must(cuThreadExchangeStreamCaptureMode(&mode));
     caller->result = caller->call->make(caller->cell);
     must(cuThreadExchangeStreamCaptureMode(&mode));
@@ -112,18 +116,18 @@ static void say_left(struct cell *cell) {
     printf(" %d\n", (int)cuCtxSynchronize());
 }
 
-static void say_cell(struct cell *cell, struct caller *caller, bool other_thread) {
+static void say_cell(struct cell *cell, struct caller *caller) {
     make_blocks(cell);
     cell->said = 0;
     must(cuStreamBeginCapture(cell->streams[CAPTURING], cell->mode));
-    if (other_thread) {
+    if (caller->thread != SAME) {
         pthread_t thread;
         pthread_create(&thread, NULL, make_call, caller);
         pthread_join(thread, NULL);
     } else {
         make_call(caller);
     }
-    printf("%s, %s thread in %s mode, %s: %d, said %llu", mode_names[cell->mode], other_thread ? "another" : "the same",
+    printf("%s, %s in %s mode, %s: %d, said %llu", mode_names[cell->mode], thread_names[caller->thread],
            mode_names[caller->mode], caller->call->name, (int)caller->result, cell->said);
     say_end(cell);
     say_left(cell);
@@ -136,11 +140,12 @@ static void say_matrix(bool blocking) {
     make_cell(&cell);
     for (unsigned i = 0; i < capture_call_count; i++) {
         if (capture_calls[i].since > version) continue;
-        for (int each = 0; each < 3 * 3 * 2; each++) {
-            struct caller caller = {&capture_calls[i], &cell, (CUstreamCaptureMode)(each / 3 % 3), CUDA_SUCCESS};
+        for (int each = 0; each < 3 * (3 + 3 + 1); each++) {
+            struct caller caller = {&capture_calls[i], (enum thread)(each / 9), &cell,
+                                    (CUstreamCaptureMode)(each / 3 % 3), CUDA_SUCCESS};
             cell.mode = (CUstreamCaptureMode)(each % 3);
             make_missing(&cell, blocking);
-            say_cell(&cell, &caller, each >= 9);
+            say_cell(&cell, &caller);
         }
     }
 }

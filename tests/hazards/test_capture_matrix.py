@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The capture matrix: every call that has a hook, amid a capture of each mode on either kind of stream, by the capturing
-thread and by another in each mode of its own, answers and leaves the capture as natively; and memory goes round after
+"""The capture matrix: every call that has a hook, by the driver's and by the runtime's name, amid a capture of each mode on either kind of stream, by the capturing
+thread, by another in each mode of its own and by one without a context, answers and leaves the capture as natively; and memory goes round after
 it."""
 from preload import Guest, expect, same
 from tap import case, main
@@ -18,8 +18,8 @@ def as_natively(*settings):
     for variables in settings:
         for part in "non_blocking", "blocking":
             lines = same([GUEST, part], variables={**TWO, **variables})
-            assert len(lines) >= 128 * 3 * 3 * 2, len(lines)
-            for answer in "900", "906" if part == "blocking" else "0", "1", "401", "908":
+            assert len(lines) >= 128 * 3 * (3 + 3 + 1), len(lines)
+            for answer in "900", "906" if part == "blocking" else "0", "1", "201", "401", "908":
                 assert any(f": {answer}, said" in line for line in lines), f"{part}: nothing answers {answer}"
 
 
@@ -31,6 +31,16 @@ def hazard_30_every_call_amid_a_capture_answers_and_leaves_it_as_natively():
 @case
 def hazard_30_so_it_does_where_frees_do_not_wait():
     as_natively(EVENT, {**EVENT, **NO_FENCES})
+
+
+@case
+def hazard_30_the_runtimes_calls_leave_the_same_last_error_too():
+    for guest in "hazard_capture_runtime", "hazard_capture_static":
+        for variables in {}, EVENT, {"POOL_ASYNC": "0"}, SCARCE:
+            lines = same([guest], variables=variables)
+            assert len([line for line in lines if "last error" in line]) == 2 * (13 + 6 * 5) * 18, len(lines)
+            for answer in 900, 906, 1:
+                assert any(f": {answer}, last error {answer}, then 0;" in line for line in lines), f"nothing answers {answer}"
 
 
 @case

@@ -109,6 +109,53 @@ static void say_free(void) {
     must(cuMemFree(other));
 }
 
+static void write_seven(void *unused, void *const *pointers) {
+    (void)unused;
+    memset(pointers[0], 7, MIB);
+}
+
+static void *free_elsewhere(void *block) {
+    CUcontext other;
+    must(cuDevicePrimaryCtxRetain(&other, 1));
+    must(cuCtxSetCurrent(other));
+    must(cuMemFree((CUdeviceptr)(uintptr_t)block));
+    return NULL;
+}
+
+/* A kernel's result is on its way to the host when some memory is freed, by this thread or by one that uses another
+ * device; then the host reads, and the program never waited. */
+static void say_host_read(void) {
+    static const char *const names[] = {"a non-blocking stream", "a blocking one", "the legacy stream",
+                                        "the thread's own"};
+    CUstream streams[] = {stream_new(), NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    unsigned char *host = NULL;
+    must(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));
+    must(cuMemHostAlloc((void **)&host, MIB, 0));
+    for (int i = 0; i < 8; i++) {
+        const CUstream stream = streams[i % 4];
+        const CUdeviceptr block = take_plain(MIB), unused = take_plain(4096);
+        const struct sim_range range = {block, MIB, true};
+        const struct sim_kernel kernel = {
+            .microseconds = 30000, .ranges = &range, .range_count = 1, .run = write_seven};
+        size_t right = 0;
+        memset(host, 0, MIB);
+        must((CUresult)sim_launch(&kernel, stream));
+        must(cuMemcpyDtoHAsync(host, block, MIB, stream));
+        if (i < 4) {
+            must(cuMemFree(unused));
+        } else {
+            pthread_t thread;
+            pthread_create(&thread, NULL, free_elsewhere, (void *)(uintptr_t)unused);
+            pthread_join(thread, NULL);
+        }
+        for (size_t k = 0; k < MIB; k++) right += host[k] == 7;
+        printf("%s%s: %zu bytes are right\n", names[i % 4], i < 4 ? "" : ", freed elsewhere", right);
+        must(cuCtxSynchronize());
+        must(cuMemFree(block));
+    }
+    must(cuMemFreeHost(host));
+}
+
 /* cuMemFreeAsync of plain memory orders it after the stream, in its own kind. */
 static void say_free_in_order(void) {
     CUstream busy = stream_new();
@@ -384,6 +431,7 @@ static const struct guest_part parts[] = {{"handle", say_seen_handle},
                                           {"unseen_handle", say_unseen_handle},
                                           {"unseen", say_unseen},
                                           {"free", say_free},
+                                          {"host_read", say_host_read},
                                           {"free_in_order", say_free_in_order},
                                           {"once", say_once},
                                           {"many_threads", say_many_threads},

@@ -62,10 +62,13 @@ def a_free_on_the_legacy_stream_beside_a_blocking_one_as_natively():
 
 
 @case
-def stream_ordered_calls_beside_a_capture_and_in_it_as_natively():
+def hazard_31_stream_ordered_calls_beside_a_capture_and_in_it_as_natively():
     for variables in {}, {"POOL_FREE": "event"}, {"POOL_ASYNC": "0"}, {"SIM_DRIVER_VERSION": "12040"}:
         lines = same(["preload_capture_ordered", "beside"], variables=variables)
         assert len(lines) == 2 * 5 * 3 * 6 * 2, len(lines)
+        # A free on the capturing stream of memory that is not the graph's is refused, and breaks the capture.
+        refused = [line for line in lines if "on the capturing stream, free" in line and ": 1;" in line]
+        assert refused and all("status 2, ended 901" in line for line in refused), refused
 
 
 @case

@@ -29,7 +29,7 @@ def handles_that_mean_no_stream_are_answered_as_natively():
 
 
 @case
-def a_runtimes_stream_of_a_destroyed_ones_handle_is_another():
+def hazard_29_a_runtimes_stream_of_a_destroyed_ones_handle_is_another():
     lines = as_natively("handle", {"SIM_RACES": "1"})
     assert lines == ["the handle came back: 10, races: 0"], lines
 
@@ -89,7 +89,7 @@ def out_of_memory_in_stream_order_as_natively():
 
 
 @case
-def nothing_waits_for_a_kernel_on_another_stream():
+def hazard_47_nothing_waits_for_a_kernel_on_another_stream():
     as_natively("busy")
     for guest in GUESTS:
         with Guest([guest, "busy", "wait"]) as process:
