@@ -309,6 +309,17 @@ static struct pool *pool_from(struct pool_system *system, const void *memory_poo
     return NULL;
 }
 
+void pool_memory_pool_use(struct pool_system *system, const void *memory_pool, uint64_t *reserved,
+                          uint64_t *requested) {
+    *reserved = *requested = 0;
+    struct pool *pool = pool_from(system, memory_pool);
+    if (!pool) return;
+    pthread_mutex_lock(&pool->lock);
+    *reserved = pool->reserved;
+    *requested = pool->requested;
+    pthread_mutex_unlock(&pool->lock);
+}
+
 uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes) {
     struct pool *pool = pool_from(system, memory_pool);
     return pool ? grow_release_pool(pool, keep_bytes) : 0;

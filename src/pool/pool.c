@@ -445,9 +445,12 @@ static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, b
     if (__builtin_expect(!block, 0)) return code;
     stats_add(&pool->figures->waits, 1);
     if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, true)) return free_kept(pool, address, true);
-    const struct aftermath after = {.waits = true, .exports = block->segment->untraceable != 0};
+    struct aftermath after = {.waits = true, .exports = block->segment->untraceable != 0};
     heap_make_idle(pool, block);
-    if (__builtin_expect(waited_ns != 0, 0)) stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
+    if (__builtin_expect(waited_ns != 0, 0)) {
+        stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
+        after.exports |= pool->traceable > 0; /* once in a while, for programs that allocate nothing new */
+    }
     figures_end_free(pool);
     return free_done(pool, address, after, false);
 }
@@ -474,6 +477,7 @@ static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door
         return free_kept(pool, address, guarded);
     heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
     struct aftermath after = {.close = is_full_batch(pool, block), .waits = guarded};
+    after.exports = after.close && pool->traceable;
     if (guarded) stats_add(&pool->figures->waits, 1);
     figures_end(pool);
     /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */

@@ -138,6 +138,9 @@ void pool_memory_pool_set(struct pool_system *system);
 void pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool);
 void pool_memory_pool_kept(struct pool_system *system, const void *memory_pool); /* the driver refused */
 
+/* What the driver counts in a memory pool as in use for our segments, and what the program asked for in them. */
+void pool_memory_pool_use(struct pool_system *system, const void *memory_pool, uint64_t *reserved, uint64_t *requested);
+
 /* Give back what is wholly free of the blocks from a memory pool. Returns the bytes given back. */
 uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes);
 
