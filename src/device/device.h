@@ -98,7 +98,7 @@ struct device_ops {
     bool (*releases_in_captures)(void *self);
 
     /* The memory pool from which the device's stream-ordered allocations come now. DEVICE_NOT_SUPPORTED where there are
-     * none. */
+     * none, or where the program may export it. */
     int (*memory_pool)(void *self, int ordinal, void **memory_pool);
 
     /* Wait for all work of `context` submitted before the call, whatever context is current. Blocks. A code other than

@@ -166,6 +166,7 @@ static int memory_pool(void *self, int ordinal, void **handle) {
     if (!driver->call.device_get_memory_pool || !driver->call.memory_alloc_from_pool) return DEVICE_NOT_SUPPORTED;
     const CUresult result = driver->call.device_get_memory_pool(&current, ordinal);
     *handle = current;
+    if (result == CUDA_SUCCESS && device_driver_pool_exportable(current)) return DEVICE_NOT_SUPPORTED;
     return (int)result;
 }
 

@@ -142,6 +142,12 @@ bool device_driver_context_green(struct device_driver *driver, const void *handl
 /* A number for each life of a live context, 0 when it is not known. */
 uint64_t device_driver_context_serial(struct device_driver *driver, const void *handle);
 
+/* ---- driver_pools.c: memory pools that the program may export ---- */
+
+/* A memory pool was made, or is about to end (false). Whether it could be exported until now. */
+bool device_driver_pool_set_exportable(const void *memory_pool, bool can_be);
+bool device_driver_pool_exportable(const void *memory_pool);
+
 /* ---- driver_streams.c: which stream is which ---- */
 
 void device_streams_bind(struct device_driver *driver);

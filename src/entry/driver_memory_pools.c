@@ -5,6 +5,8 @@
 #include "device/driver.h"
 #include "entry/process.h"
 
+#include <string.h>
+
 static CUresult set(CUresult result) {
     struct pool_system *pool = result == CUDA_SUCCESS ? process_pool() : NULL;
     if (pool) pool_memory_pool_set(pool);
@@ -44,20 +46,34 @@ CUresult entry_cuMemPoolDestroy(CUmemoryPool memory_pool) {
     if (!symbols_driver() || !REAL(cuMemPoolDestroy)) return PROCESS_NO_DRIVER;
     struct pool_system *pool = process_pool();
     if (pool) pool_memory_pool_destroyed(pool, memory_pool);
+    const bool exportable = device_driver_pool_set_exportable(memory_pool, false);
     const CUresult result = REAL(cuMemPoolDestroy)(memory_pool);
+    if (result != CUDA_SUCCESS && exportable) device_driver_pool_set_exportable(memory_pool, true);
     if (pool && result != CUDA_SUCCESS) pool_memory_pool_kept(pool, memory_pool);
     return set(result);
 }
 
-/* The driver exports whole allocations: only a block that starts its segment, never silently other memory. */
+/* The driver counts our segments as in use, whole; the program is told of its blocks. What is reserved is so indeed. */
+CUresult entry_cuMemPoolGetAttribute(CUmemoryPool memory_pool, CUmemPool_attribute attribute, void *value) {
+    if (!symbols_driver() || !REAL(cuMemPoolGetAttribute)) return PROCESS_NO_DRIVER;
+    const CUresult result = REAL(cuMemPoolGetAttribute)(memory_pool, attribute, value);
+    struct pool_system *pool = process_pool();
+    if (result != CUDA_SUCCESS || attribute != CU_MEMPOOL_ATTR_USED_MEM_CURRENT || !pool) return result;
+    uint64_t reserved, requested;
+    cuuint64_t used;
+    pool_memory_pool_use(pool, memory_pool, &reserved, &requested);
+    memcpy(&used, value, sizeof used);
+    used = (used > reserved ? used - reserved : 0) + requested;
+    memcpy(value, &used, sizeof used);
+    return result;
+}
+
+/* The driver exports whole allocations, and so a segment. No block of ours is from a memory pool that can be exported,
+ * but where that was made behind our back: then it is refused, as memory that the driver does not know. */
 CUresult entry_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address) {
     if (!symbols_driver() || !REAL(cuMemPoolExportPointer)) return PROCESS_NO_DRIVER;
     struct pool_system *pool = process_pool();
     struct pool_block_info info;
-    const int code = pool ? pool_find(pool, (uint64_t)address, &info) : POOL_PASS;
-    if (code == POOL_PASS || (code == DEVICE_OK && (info.kind != SEGMENT_ASYNC || !info.offset_in_segment)))
-        return REAL(cuMemPoolExportPointer)(data, address);
-    struct device_context context;
-    const int refusal = process_context(&context);
-    return refusal == DEVICE_OK ? CUDA_ERROR_INVALID_VALUE : (CUresult)refusal;
+    const bool ours = pool && pool_find(pool, (uint64_t)address, &info) != POOL_PASS;
+    return REAL(cuMemPoolExportPointer)(data, ours ? 0 : address);
 }

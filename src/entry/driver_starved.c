@@ -2,6 +2,7 @@
  *
  * Memory of other kinds, contexts and what belongs to them, where the pool's cache may have starved them.
  */
+#include "device/driver.h"
 #include "entry/starved.h"
 
 static int ordinal_of(const CUmemLocation *location) {
@@ -71,8 +72,11 @@ CUresult entry_cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_
     STARVED(cuMulticastBindAddr, (multicast, multicast_offset, address, bytes, flags));
 }
 
+/* One that the program may export is left to it (device/driver_pools.c). */
 CUresult entry_cuMemPoolCreate(CUmemoryPool *memory_pool, const CUmemPoolProps *property) {
     STARVED_CALL(ordinal_of(property ? &property->location : NULL), cuMemPoolCreate, (memory_pool, property));
+    if (result == CUDA_SUCCESS)
+        device_driver_pool_set_exportable(*memory_pool, property->handleTypes != CU_MEM_HANDLE_TYPE_NONE);
     return result;
 }
 

@@ -255,7 +255,9 @@
     X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, ENTRY_LEGACY,                                                 \
       (CUmemoryPool memory_pool, const CUmemAccessDesc *access, size_t count))                                       \
     X(cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, ENTRY_LEGACY, (CUmemoryPool memory_pool, size_t keep_bytes))        \
-    X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, ENTRY_LEGACY, (CUmemoryPool memory_pool))
+    X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, ENTRY_LEGACY, (CUmemoryPool memory_pool))                         \
+    X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", 11020, ENTRY_LEGACY,                                           \
+      (CUmemoryPool memory_pool, CUmemPool_attribute attribute, void *value))
 
 #define ENTRY_EXPORT __attribute__((visibility("default")))
 
