@@ -3,6 +3,7 @@
  * The beginning of every call: is the driver open to this thread, which set failures and delays apply; and the life of
  * the process: loading, cuInit, threads that come and go, a fork, the end.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,6 +277,15 @@ static CUresult driver_start(void) {
     return CUDA_SUCCESS;
 }
 
+/* A tool that the user asks for is loaded when the driver has started, and told. */
+static void tool_load(void) {
+    const char *const path = getenv("CUDA_INJECTION64_PATH");
+    void *const library = path != NULL && *path != '\0' ? dlopen(path, RTLD_NOW) : NULL;
+    int (*begin)(void) = NULL;
+    if (library != NULL) *(void **)&begin = dlsym(library, "InitializeInjection");
+    if (begin != NULL) begin();
+}
+
 CUresult cuInit(unsigned int flags) {
     struct thread *const thread = entry_current_thread();
     entry_note(thread, NAME_cuInit);
@@ -293,12 +303,14 @@ CUresult cuInit(unsigned int flags) {
     if (answer != CUDA_SUCCESS) return answer;
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&start_lock);
-    if (!started) {
+    const bool first = !started;
+    if (first) {
         start_result = driver_start();
         started = true;
     }
     const CUresult result = start_result;
     pthread_mutex_unlock(&start_lock);
+    if (first && result == CUDA_SUCCESS) tool_load();
     return result;
 }
 
