@@ -61,10 +61,7 @@ static void say_versions(void) {
 
 /* ---- odd questions ---- */
 
-static void say_odd(void) {
-    open_driver();
-    get_v1 *v1 = (get_v1 *)dlsym(library, "cuGetProcAddress");
-    get_v2 *v2 = (get_v2 *)dlsym(library, "cuGetProcAddress_v2");
+static void say_odd_v2(get_v1 *v1, get_v2 *v2) {
     CUdriverProcAddressQueryResult status = 9;
     void *found = &status;
     int code = (int)v2("", &found, 0, 0, &status);
@@ -75,14 +72,40 @@ static void say_odd(void) {
     printf("is %s\n", symbol_of(found));
     printf("NULL name: %d\n", (int)v2(NULL, &found, 12000, 0, &status));
     printf("NULL pointer: %d\n", (int)v2("cuMemAlloc", NULL, 12000, 0, &status));
+    printf("NULL pointer and status: %d\n", (int)v2("cuMemAlloc", NULL, 12000, 0, NULL));
     printf("bad flags: %d\n", (int)v2("cuMemAlloc", &found, 12000, 99, &status));
     printf("newer than the driver: %d\n", (int)v2("cuMemAlloc", &found, 99990, 0, &status));
-    printf("v1 \"\": %d\n", (int)v1("", &found, 0, 0));
-    printf("v1 NULL pointer: %d\n", (int)v1("cuMemAlloc", NULL, 12000, 0));
     code = (int)v2("cuGetProcAddress", &found, 12000, 0, &status);
     printf("itself: %d, the same %d\n", code, found == (void *)v2);
     code = (int)v2("cuGetProcAddress", &found, 11030, 0, &status);
     printf("its old self: %d, the same %d\n", code, found == (void *)v1);
+}
+
+static void say_odd_v1(get_v1 *v1, get_v2 *v2) {
+    void *found = &found;
+    int code = (int)v1("", &found, 0, 0);
+    printf("v1 \"\": %d %s\n", code, symbol_of(found));
+    printf("v1 NULL name: %d\n", (int)v1(NULL, &found, 12000, 0));
+    printf("v1 NULL pointer: %d\n", (int)v1("cuMemAlloc", NULL, 12000, 0));
+    printf("v1 bad flags: %d\n", (int)v1("cuMemAlloc", &found, 12000, 99));
+    printf("v1 newer than the driver: %d\n", (int)v1("cuMemAlloc", &found, 99990, 0));
+    code = (int)v1("cuGetProcAddress", &found, 11030, 0);
+    printf("v1 itself: %d, the same %d\n", code, found == (void *)v1);
+    code = (int)v1("cuGetProcAddress", &found, 12000, 0);
+    printf("v1 its new self: %d, the same %d\n", code, found == (void *)v2);
+}
+
+/* Before cuInit, and after. */
+static void say_odd(void) {
+    open_driver();
+    get_v1 *v1 = (get_v1 *)dlsym(library, "cuGetProcAddress");
+    get_v2 *v2 = (get_v2 *)dlsym(library, "cuGetProcAddress_v2");
+    CUresult (*init)(unsigned int) = (CUresult(*)(unsigned int))dlsym(library, "cuInit");
+    for (int i = 0; i < 2; i++) {
+        say_odd_v2(v1, v2);
+        say_odd_v1(v1, v2);
+        printf("cuInit: %d\n", (int)init(0));
+    }
     printf("by default: %s\n", symbol_of(dlsym(RTLD_DEFAULT, "dlsym")));
 }
 
@@ -117,15 +140,32 @@ static void say_errors(void) {
 
 /* ---- names that only look like ours ---- */
 
+static const char *const other_names[] = {"cudnnCreate", "cublasCreate_v2", "curl_easy_init", "cudaMalloc",
+                                          "cuMemAlloc",  "cuda_something",  "cuMemAlloc_v2",  "cuMemFreeAsync_ptsz"};
+
+static void say_other_name(const char *how, const char *name, void *found) {
+    int (*function)(void) = (int (*)(void))found;
+    printf("%s %s: %s in %s says %d\n", how, name, symbol_of(found), object_of(found), found ? function() : -1);
+}
+
 static void say_other_names(void) {
-    static const char *const names[] = {"cudnnCreate", "cublasCreate_v2", "curl_easy_init",
-                                        "cudaMalloc",  "cuMemAlloc",      "cuda_something"};
     void *other = dlopen("libother_names.so", RTLD_NOW);
     if (!other) exit(3);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        void *found = dlsym(other, names[i]);
-        int (*function)(void) = (int (*)(void))found;
-        printf("%s: %s in %s says %d\n", names[i], symbol_of(found), object_of(found), function());
+    open_driver();
+    get_v2 *v2 = (get_v2 *)dlsym(library, "cuGetProcAddress_v2");
+    const size_t count = sizeof other_names / sizeof other_names[0];
+    for (size_t i = 0; i < count; i++) say_other_name("by handle", other_names[i], dlsym(other, other_names[i]));
+    /* The others are names of the pool's own exports. */
+    for (size_t i = 0; i < 3; i++) {
+        void *found = NULL;
+        say_other_name("by default", other_names[i], dlsym(RTLD_DEFAULT, other_names[i]));
+        printf("by the driver %s: %d %s\n", other_names[i], (int)v2(other_names[i], &found, 12000, 0, NULL),
+               symbol_of(found));
+    }
+    dlopen("libother_names.so", RTLD_NOW | RTLD_GLOBAL);
+    for (size_t i = 0; i < 3; i++) {
+        say_other_name("by default", other_names[i], dlsym(RTLD_DEFAULT, other_names[i]));
+        say_other_name("behind", other_names[i], dlsym(RTLD_NEXT, other_names[i]));
     }
 }
 
@@ -135,7 +175,7 @@ static pthread_barrier_t barrier;
 
 static void *look_up_often(void *argument) {
     static const char *const names[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuInit", "cuNoSuchFunction"};
-    void *first[4] = {0};
+    void *first[4] = {0}, *const behind = dlsym(RTLD_NEXT, "malloc"), *const chained = dlsym(RTLD_NEXT, "chain");
     long *different = argument;
     pthread_barrier_wait(&barrier);
     void *mine = dlopen("libcuda.so.1", RTLD_NOW);
@@ -143,7 +183,9 @@ static void *look_up_often(void *argument) {
         void *found = dlsym(mine, names[i % 4]);
         if (i < 4) first[i] = found;
         if (found != first[i % 4] || (found == NULL) != (i % 4 == 3)) ++*different;
-        if (!dlsym(RTLD_NEXT, "malloc") || dlsym(RTLD_DEFAULT, "malloc") == NULL) ++*different;
+        if (!behind || !chained || dlsym(RTLD_NEXT, "malloc") != behind || dlsym(RTLD_NEXT, "chain") != chained ||
+            dlsym(RTLD_DEFAULT, "chain") == chained)
+            ++*different;
     }
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Somebody else's interposer of cudaMalloc, between the program and the runtime: says at the end whether it was called.
+ * Somebody else's interposer of cudaMalloc, between the program and the runtime: says at the end how often it was called.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ static int called;
 int cudaMalloc(void **out, size_t bytes) {
     int (*next)(void **, size_t);
     *(void **)&next = dlsym(RTLD_NEXT, "cudaMalloc");
-    called = 1;
+    called++;
     return next ? next(out, bytes) : 99;
 }
 

@@ -26,13 +26,15 @@ def listed():
 
 
 @case
-def exports_are_exactly_the_list():
-    exported = sorted(fields[-1] for fields in symbols("--defined-only"))
-    assert exported == sorted(listed()), set(exported) ^ set(listed())
+def hazard_09_exports_are_exactly_the_list():
+    exported = symbols("--defined-only")
+    names = sorted(fields[-1] for fields in exported)
+    assert names == sorted(listed()), set(names) ^ set(listed())
+    assert {fields[-2] for fields in exported} == {"T"}, exported
 
 
 @case
-def hook_table_and_export_list_agree():
+def hazard_09_hook_table_and_export_list_agree():
     hooks = re.findall(r"^\s+X\((cu\w+),", read("src/entry/hooks.h"), re.M)
     door = re.findall(r"^\s+X\((cuda\w+),", read("src/entry/callers.h"), re.M)
     assert len(hooks) > 50 and len(door) == 8
@@ -40,7 +42,7 @@ def hook_table_and_export_list_agree():
 
 
 @case
-def no_private_and_no_newer_symbol_of_glibc_is_needed():
+def hazard_09_no_private_and_no_newer_symbol_of_glibc_is_needed():
     needed = {match for fields in symbols("--undefined-only") for match in re.findall(r"@(GLIBC_\w[\w.]*)", fields[-1])}
     assert needed
     assert "GLIBC_PRIVATE" not in needed
@@ -58,7 +60,7 @@ def only_libc_is_linked():
 
 
 @case
-def the_library_works_from_an_odd_place():
+def hazard_01_the_library_works_from_an_odd_place():
     with tempfile.TemporaryDirectory(prefix="odd place ") as folder:
         place = shutil.copy(LIBRARY, os.path.join(folder, "libother name.so"))
         link = os.path.join(folder, "link.so")
