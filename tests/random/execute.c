@@ -325,6 +325,7 @@ static bool perform(const struct operation *operation, size_t number) {
         return memory_pool_operation(operation, number);
     case DO_EXPORT:
     case DO_OPEN:
+    case DO_OPEN_STALE:
     case DO_USE:
     case DO_CLOSE:
     case DO_KILL:

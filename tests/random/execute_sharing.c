@@ -5,6 +5,7 @@
  */
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "doors.h"
@@ -18,6 +19,7 @@ enum { KILLS_ONE_IN = 4 };
 
 struct live_export {
     bool valid;
+    bool by_pool; /* by a handle of the pool's, not the driver's */
     uint16_t block;
     CUipcMemHandle handle;
 };
@@ -32,6 +34,7 @@ struct live_opening {
 static struct importer importers[IMPORTERS_MAX];
 static struct live_export exports[EXPORTS_MAX];
 static struct live_opening openings[OPENINGS_MAX];
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint32_t life;
     CUipcMemHandle handle;
@@ -53,6 +56,24 @@ static bool starts_segment(uint64_t address) {
 }
 
 /* ---- handles ---- */
+
+/* As long as a block lives it has one handle, which is nobody else's. */
+static bool handle_is_own(const struct operation *operation, size_t number, const struct live_block *block,
+                          const CUipcMemHandle *handle) {
+    const char *wrong = NULL;
+    pthread_mutex_lock(&told_lock);
+    for (unsigned i = 0; i < BLOCKS_MAX; i++) {
+        const bool own = told[i].life == block->life;
+        const bool same = memcmp(&told[i].handle, handle, sizeof *handle) == 0;
+        if (told[i].life != 0 && own != same) wrong = own ? "another than before" : "another block's";
+    }
+    told[operation->block].life = block->life;
+    told[operation->block].handle = *handle;
+    pthread_mutex_unlock(&told_lock);
+    if (wrong == NULL) return true;
+    fail(number, "the handle of block %u is %s", operation->block, wrong);
+    return false;
+}
 
 static bool export(const struct operation *operation, size_t number) {
     const struct live_block *block = &running.blocks[operation->block];
@@ -79,14 +100,8 @@ static bool export(const struct operation *operation, size_t number) {
     const int expected = block->async ? cudaErrorInvalidValue : 0;
     if (!expect(number, answer, "the handle of a block", expected, expected)) return false;
     if (block->async) return true;
-    if (told[operation->block].life == block->life &&
-        memcmp(&told[operation->block].handle, &handle.driver, sizeof handle.driver) != 0) {
-        fail(number, "the handle of block %u is another than before", operation->block);
-        return false;
-    }
-    told[operation->block].life = block->life;
-    told[operation->block].handle = handle.driver;
-    *exported = (struct live_export){true, operation->block, handle.driver};
+    if (!handle_is_own(operation, number, block, &handle.driver)) return false;
+    *exported = (struct live_export){true, !starts_segment(block->address), operation->block, handle.driver};
     return !operation->waits || expect(number, (int)cuIpcOpenMemHandle(&opened, handle.driver, 1),
                                        "a handle of our own process", CUDA_ERROR_INVALID_CONTEXT, 1);
 }
@@ -119,8 +134,24 @@ static bool open_elsewhere(const struct operation *operation, size_t number) {
         PROGRAM_DID(sharing_opened_native);
     opening->address = answer.address;
     opening->bytes = block->bytes;
-    opening->kept = !starts_segment(block->address);
+    opening->kept = exported->by_pool;
     return true;
+}
+
+/* The driver's handles are of whole segments, which may be there. */
+static bool open_stale(const struct operation *operation, size_t number) {
+    const struct live_export *exported = &exports[operation->exported];
+    struct importer_answer answer;
+    if (!exported->valid || !exported->by_pool || importers[operation->importer].process == 0) return true;
+    struct importer_request request = {.task = IMPORTER_OPEN,
+                                       .by_driver = operation->by_driver,
+                                       .device = running.blocks[exported->block].device,
+                                       .handle = exported->handle};
+    if (!ask(number, operation->importer, &request, &answer)) return false;
+    TALLY(openings_stale);
+    if (answer.code != 0) return true;
+    fail(number, "block %u was opened though it is freed", exported->block);
+    return false;
 }
 
 /* ---- what others do with the memory ---- */
@@ -205,6 +236,8 @@ bool sharing_operation(const struct operation *operation, size_t number) {
         return export(operation, number);
     case DO_OPEN:
         return open_elsewhere(operation, number);
+    case DO_OPEN_STALE:
+        return open_stale(operation, number);
     case DO_USE:
         return use_elsewhere(operation, number);
     case DO_CLOSE:

@@ -99,6 +99,17 @@ void propose_wrong_free(struct generator *generator) {
 
 /* ---- memory for other processes ---- */
 
+static void open_export(struct generator *generator, unsigned exported) {
+    struct operation operation = begin(generator, DO_OPEN, random_context(generator));
+    operation.exported = (uint8_t)exported;
+    operation.importer = (uint8_t)below(generator, IMPORTERS_MAX);
+    operation.strange = chance(generator, 35);
+    for (unsigned times = chance(generator, 25) ? 2 : 1; times > 0; times--) {
+        operation.opening = (uint8_t)below(generator, OPENINGS_MAX);
+        model_offer(&generator->model, &operation);
+    }
+}
+
 static void export_block(struct generator *generator) {
     const int block = random_block(generator);
     if (block < 0) return;
@@ -108,15 +119,9 @@ static void export_block(struct generator *generator) {
     operation.exported = (uint8_t)below(generator, EXPORTS_MAX);
     operation.offset = chance(generator, 50) ? next(generator) : 0;
     operation.waits = chance(generator, 20);
-    if (!model_offer(&generator->model, &operation) || chance(generator, 30)) return;
-    operation = begin(generator, DO_OPEN, operation.context);
-    operation.exported = (uint8_t)below(generator, EXPORTS_MAX);
-    operation.importer = (uint8_t)below(generator, IMPORTERS_MAX);
-    operation.strange = chance(generator, 35);
-    for (unsigned twice = chance(generator, 25) ? 2 : 1; twice > 0; twice--) {
-        operation.opening = (uint8_t)below(generator, OPENINGS_MAX);
-        model_offer(&generator->model, &operation);
-    }
+    if (!model_offer(&generator->model, &operation)) return;
+    if (chance(generator, 75))
+        open_export(generator, chance(generator, 80) ? operation.exported : below(generator, EXPORTS_MAX));
 }
 
 static int random_opening(struct generator *generator) {
@@ -127,42 +132,59 @@ static int random_opening(struct generator *generator) {
     return -1;
 }
 
-/* While it is open elsewhere; so it may be given out too early. */
-static void free_opened(struct generator *generator, unsigned block) {
+static void use_opening(struct generator *generator, unsigned opening) {
+    const struct opening_state *opened = &generator->model.openings[opening];
+    struct operation operation = begin(generator, DO_USE, random_context(generator));
+    operation.opening = (uint8_t)opening;
+    operation.importer = opened->importer;
+    const bool fresh = generator->model.blocks[opened->block].stamp == 0;
+    operation.touches[operation.touch_count++] =
+        (struct touch){.block = opened->block, .writes = fresh || chance(generator, 60)};
+    offer(generator, &operation);
+}
+
+/* While it is open elsewhere, which uses it before and later; between, others may be given it too early. */
+static void free_opened(struct generator *generator, unsigned opening) {
+    const unsigned block = generator->model.openings[opening].block;
     const struct block_state *freed = &generator->model.blocks[block];
     if (freed->life != BLOCK_LIVE) return;
+    use_opening(generator, opening);
     const uint8_t stream = random_stream(generator, freed->context);
     struct operation operation = generator->model.program->settings.async && chance(generator, 20)
                                      ? begin_on(generator, DO_FREE_ASYNC, stream)
                                      : begin(generator, DO_FREE, freed->context);
     operation.block = (uint16_t)block;
-    offer(generator, &operation);
+    if (!offer(generator, &operation) || chance(generator, 50)) return;
+    operation = begin(generator, DO_ALLOC, freed->context);
+    operation.bytes = freed->bytes;
+    operation.block = generator->blocks;
+    if (generator->blocks < BLOCKS_MAX && model_offer(&generator->model, &operation))
+        generator->homes[generator->blocks++] = stream;
+}
+
+/* A handle of what is freed. */
+static void open_stale(struct generator *generator) {
+    struct operation operation = begin(generator, DO_OPEN_STALE, random_context(generator));
+    operation.exported = (uint8_t)below(generator, EXPORTS_MAX);
+    operation.importer = (uint8_t)below(generator, IMPORTERS_MAX);
+    model_offer(&generator->model, &operation);
 }
 
 void propose_sharing(struct generator *generator) {
-    const struct model *model = &generator->model;
     const int opening = random_opening(generator);
-    if (opening < 0 || chance(generator, 30)) {
-        export_block(generator);
-        return;
-    }
-    const struct opening_state *opened = &model->openings[opening];
     const unsigned what = below(generator, 100);
-    if (what < 15) {
-        free_opened(generator, opened->block);
-        return;
+    if (what < 5) {
+        open_stale(generator);
+    } else if (opening < 0 || what < 30) {
+        export_block(generator);
+    } else if (what < 45) {
+        free_opened(generator, (unsigned)opening);
+    } else if (what < 85) {
+        use_opening(generator, (unsigned)opening);
+    } else {
+        struct operation operation = begin(generator, what < 96 ? DO_CLOSE : DO_KILL, random_context(generator));
+        operation.opening = (uint8_t)opening;
+        operation.importer = generator->model.openings[opening].importer;
+        model_offer(&generator->model, &operation);
     }
-    struct operation operation = begin(generator,
-                                       what < 80   ? DO_USE
-                                       : what < 96 ? DO_CLOSE
-                                                   : DO_KILL,
-                                       random_context(generator));
-    operation.opening = (uint8_t)opening;
-    operation.importer = opened->importer;
-    if (operation.kind == DO_USE) {
-        const bool fresh = model->blocks[opened->block].stamp == 0;
-        operation.touches[operation.touch_count++] =
-            (struct touch){.block = opened->block, .writes = fresh || chance(generator, 60)};
-    }
-    offer(generator, &operation);
 }

@@ -215,6 +215,7 @@ static void step_shares_all(struct step *step, const struct model *model) {
         step_shares(step, SHARED_EXPORTS + operation->exported, true);
         break;
     case DO_OPEN:
+    case DO_OPEN_STALE:
         step_shares(step, SHARED_BLOCKS + model->exports[operation->exported].block, false);
         step_shares(step, SHARED_EXPORTS + operation->exported, false);
         step_shares(step, SHARED_IMPORTERS, true);

@@ -190,6 +190,9 @@ static bool sharing_is_possible(const struct model *model, const struct operatio
         const struct export_state *exported = &model->exports[operation->exported];
         return !opening->open && exported->used && model->blocks[exported->block].life == BLOCK_LIVE;
     }
+    case DO_OPEN_STALE:
+        return model->program->settings.frees_open && model->exports[operation->exported].used &&
+               model->blocks[model->exports[operation->exported].block].life == BLOCK_FREED;
     case DO_USE: {
         const struct touch *touch = &operation->touches[0];
         return opening->open && opening->importer == operation->importer && operation->touch_count == 1 &&
@@ -313,6 +316,7 @@ bool model_is_possible(const struct model *model, const struct operation *operat
         return wrong_free_is_possible(model, operation);
     case DO_EXPORT:
     case DO_OPEN:
+    case DO_OPEN_STALE:
     case DO_USE:
     case DO_CLOSE:
     case DO_KILL:

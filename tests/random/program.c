@@ -94,6 +94,9 @@ void operation_print(const struct operation *operation, size_t number) {
         printf(" export=%u process=%u opening=%u%s", operation->exported, operation->importer, operation->opening,
                operation->strange ? " natively" : "");
         break;
+    case DO_OPEN_STALE:
+        printf(" export=%u process=%u", operation->exported, operation->importer);
+        break;
     case DO_USE:
     case DO_CLOSE:
         printf(" process=%u opening=%u", operation->importer, operation->opening);

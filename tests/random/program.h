@@ -90,6 +90,7 @@ enum stream_kind { STREAM_BLOCKING, STREAM_NON_BLOCKING, STREAM_PRIORITY, STREAM
     X(FREE_WRONG, true) /* of what is no block: refused */                                 \
     X(EXPORT, true)     /* a block's handle for other processes */                         \
     X(OPEN, true)       /* by another process, as the rest */                              \
+    X(OPEN_STALE, true) /* a handle of what is freed: refused */                           \
     X(USE, true)        /* checks the block, or stamps it too */                           \
     X(CLOSE, true)                                                                         \
     X(KILL, true) /* that process */

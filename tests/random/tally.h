@@ -32,6 +32,7 @@
     X(exports)                                                                      \
     X(openings)                                                                     \
     X(openings_refused) /* by a process without the pool */                         \
+    X(openings_stale)   /* refused, for the block is freed */                       \
     X(uses_elsewhere)   /* of blocks by other processes */
 
 /* X(name): programs that did it at least once. */
