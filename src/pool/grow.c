@@ -402,7 +402,7 @@ static struct block *try_free(const struct request *request, bool any) {
     struct pool *pool = request->pool;
     const struct stream_list *list = request->on ? streams_list(pool, request->on) : NULL;
     struct block *block = heap_take(pool, list, request->size, any);
-    if (!block && list && list->bytes) block = heap_take_run(pool, list, request->size);
+    if (!block && list && list->bytes) block = heap_take_run(pool, list, request->size, any);
     return block ? heap_hand_out(pool, block, request->size, request->requested, request->cell) : NULL;
 }
 
@@ -502,7 +502,8 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
 
     size_t wanted = policy_segment(request->size, pool->reserved, pool->device->max_split, &system->options);
     const bool quick = pool->source.kind == SEGMENT_ASYNC || may_wait(request);
-    struct segment *given_up = quick ? consolidate(pool, exact) : NULL;
+    const bool small = policy_is_small(request->size, &system->options); /* a large segment is worth more than it */
+    struct segment *given_up = quick && !small ? consolidate(pool, exact) : NULL;
     if (given_up) wanted = exact;
     pthread_mutex_unlock(&pool->lock);
     while (given_up) {

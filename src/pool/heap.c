@@ -200,13 +200,18 @@ static bool block_join(struct pool *pool, struct block *neighbour, struct block 
     return true;
 }
 
+static struct fit_bounds bounds_of(const struct pool *pool, size_t size, bool any) {
+    return any ? (struct fit_bounds){SIZE_MAX, SIZE_MAX}
+               : policy_fit(size, pool->device->max_split, &pool->system->options);
+}
+
 struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any) {
-    const uint64_t max_split = pool->device->max_split;
-    const size_t largest = any ? SIZE_MAX : policy_largest_fit(size, max_split);
-    struct block *block = list ? index_find(list->index, size, largest) : NULL;
-    if (!block) block = index_find(&pool->idle, size, largest);
+    const struct fit_bounds most = bounds_of(pool, size, any);
+    struct block *block = list ? index_find(list->index, size, most) : NULL;
+    if (!block) block = index_find(&pool->idle, size, most);
     if (!block) return NULL;
-    struct block *piece = policy_split(block->size, size, max_split) ? block_carve(pool, block, size) : NULL;
+    const bool split = policy_split(block->size, size, pool->device->max_split);
+    struct block *piece = split ? block_carve(pool, block, size) : NULL;
     if (piece) return piece;
     heap_unlist(pool, block);
     return block;
@@ -230,19 +235,20 @@ static struct block *join_run(struct pool *pool, const struct stream_list *list,
     return block;
 }
 
-struct block *heap_take_run(struct pool *pool, const struct stream_list *list, size_t size) {
-    const size_t largest = policy_largest_fit(size, pool->device->max_split);
+struct block *heap_take_run(struct pool *pool, const struct stream_list *list, size_t size, bool any) {
+    const struct fit_bounds most = bounds_of(pool, size, any);
     const struct free_index *index = list->index;
     for (uint64_t firsts = index->first_map; firsts; firsts &= firsts - 1) {
         const unsigned first = (unsigned)__builtin_ctzll(firsts);
         for (uint32_t seconds = index->second_map[first]; seconds; seconds &= seconds - 1) {
             for (struct block *block = index->heads[first][__builtin_ctz(seconds)]; block; block = block->next) {
+                if (block->segment->size > most.segment) continue;
                 size_t sum = block->size;
                 for (const struct block *side = block->after; is_for_list(side, list); side = side->after)
                     sum += side->size;
                 for (const struct block *side = block->before; is_for_list(side, list); side = side->before)
                     sum += side->size;
-                if (sum >= size && sum <= largest) return join_run(pool, list, block);
+                if (sum >= size) return join_run(pool, list, block);
             }
         }
     }

@@ -80,11 +80,15 @@ void index_resize(struct free_index *index, struct block *block, size_t size) {
         index->largest = largest_below(index, old);
 }
 
-static struct block *lowest_fit(struct block *head, size_t size, size_t largest) {
+static bool is_within(const struct block *block, struct fit_bounds most) {
+    return block->size <= most.block && (most.segment == SIZE_MAX || block->segment->size <= most.segment);
+}
+
+static struct block *lowest_fit(struct block *head, size_t size, struct fit_bounds most) {
     struct block *best = NULL;
     unsigned seen = 0;
     for (struct block *block = head; block && seen < INDEX_SCAN; block = block->next, seen++)
-        if (block->size >= size && block->size <= largest && (!best || block->address < best->address)) best = block;
+        if (block->size >= size && (!best || block->address < best->address) && is_within(block, most)) best = block;
     return best;
 }
 
@@ -95,7 +99,7 @@ static bool is_beyond(unsigned first, unsigned second, size_t largest) {
     return first > last_first || (first == last_first && second >= last_second);
 }
 
-struct block *index_find(const struct free_index *index, size_t size, size_t largest) {
+struct block *index_find(const struct free_index *index, size_t size, struct fit_bounds most) {
     if (size > index->largest) return NULL;
     unsigned first, second;
     class_of(size, &first, &second);
@@ -108,9 +112,9 @@ struct block *index_find(const struct free_index *index, size_t size, size_t lar
             seconds = index->second_map[first];
         }
         second = (unsigned)__builtin_ctz(seconds);
-        struct block *fit = lowest_fit(index->heads[first][second], size, largest);
+        struct block *fit = lowest_fit(index->heads[first][second], size, most);
         if (fit) return fit;
-        if (is_beyond(first, second, largest)) return NULL;
+        if (is_beyond(first, second, most.block)) return NULL;
         seconds &= seconds - 1;
     }
 }

@@ -107,9 +107,13 @@ void index_insert(struct free_index *index, struct block *block);
 void index_remove(struct free_index *index, struct block *block);
 /* A block of the index gets another size of the same class. */
 void index_resize(struct free_index *index, struct block *block, size_t size);
-/* A block of `size` to `largest` bytes: of the lowest class that holds one; there the lowest address among the first
+/* What a request may take: the largest block, and the largest segment that the block may be in. SIZE_MAX: any. */
+struct fit_bounds {
+    size_t block, segment;
+};
+/* A block of at least `size` bytes: of the lowest class that holds one; there the lowest address among the first
  * INDEX_SCAN. NULL when none is found. */
-struct block *index_find(const struct free_index *index, size_t size, size_t largest);
+struct block *index_find(const struct free_index *index, size_t size, struct fit_bounds most);
 /* The list that a block of this size belongs to, as first * INDEX_SECOND_LEVELS + second. */
 unsigned index_class(size_t size);
 
@@ -186,8 +190,10 @@ struct segment *registry_segment(struct registry *registry, uint64_t address);
 size_t policy_round(size_t bytes);
 /* POOL_MAX_SPLIT_MB in force on a device with this much memory (0: unknown). */
 uint64_t policy_max_split(const struct pool_options *options, uint64_t device_total);
-/* Largest free block that a request of `size` may take; SIZE_MAX when any. */
-size_t policy_largest_fit(size_t size, uint64_t max_split);
+/* Is it one of those that share segments of the ordinary size, and have no part of larger ones? */
+bool policy_is_small(size_t size, const struct pool_options *options);
+/* What a request of `size` may take. */
+struct fit_bounds policy_fit(size_t size, uint64_t max_split, const struct pool_options *options);
 /* Shall `block_size` be split for `size`? */
 bool policy_split(size_t block_size, size_t size, uint64_t max_split);
 /* Least segment for `size`, and the segment wanted when there is room. */
@@ -469,10 +475,10 @@ void pool_await_change(struct pool *pool);
  */
 struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, unsigned cell);
 /* Take a fitting block out of its index, NULL when there is none: one of `list` (which may be NULL) before an idle one.
- * `any`: whatever POOL_MAX_SPLIT_MB says. */
+ * `any`: of any size, in any segment. */
 struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any);
 /* The same out of neighbours, some of the list, some idle, that together would fit: they become one. */
-struct block *heap_take_run(struct pool *pool, const struct stream_list *list, size_t size);
+struct block *heap_take_run(struct pool *pool, const struct stream_list *list, size_t size, bool any);
 /* A block that is in no list becomes free: merged with neighbours in the same state, into its index or queue. */
 void heap_make_idle(struct pool *pool, struct block *block);
 void heap_make_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch);

@@ -3,12 +3,14 @@
  * How large: rounding, which free blocks a request may take, when a block is split, how much is taken from the driver
  * at once. Pure functions.
  *
- * One pool serves all sizes. Requests above `max_split` keep to blocks of their own size, so that small live blocks
- * never strand a large segment; on its own the bound follows the device's memory, since what hurts is a segment that is
- * a large part of it. A segment is made to hold a whole number of a repeated size.
+ * One pool serves all sizes. Small live blocks must not strand large segments: so small requests keep to segments of
+ * the ordinary size, and requests above `max_split` to blocks of their own size, as long as there is room for that. On
+ * its own that bound follows the device's memory, since what hurts is a segment that is a large part of it. A segment
+ * is made to hold a whole number of a repeated size.
  */
 #include "pool/internal.h"
 
+#define SMALL_SHARE 16             /* requests below this part of an ordinary segment are small */
 #define LARGE_SLACK GRANULE        /* a request above max_split takes a block at most this much larger */
 #define MULTIPLE_LIMIT (128 * MIB) /* largest segment made to hold several blocks of one size */
 #define GROWTH_LIMIT (64 * MIB)    /* largest segment taken only because the pool is already large */
@@ -40,9 +42,18 @@ uint64_t policy_max_split(const struct pool_options *options, uint64_t device_to
     return max_u64(32 * MIB, limit / 24);
 }
 
-size_t policy_largest_fit(size_t size, uint64_t max_split) {
-    if (size <= max_split) return (size_t)max_u64(max_split, policy_exact_segment(size));
-    return size > SIZE_MAX - LARGE_SLACK ? SIZE_MAX : size + LARGE_SLACK;
+bool policy_is_small(size_t size, const struct pool_options *options) {
+    return size < options->segment_bytes / SMALL_SHARE;
+}
+
+struct fit_bounds policy_fit(size_t size, uint64_t max_split, const struct pool_options *options) {
+    struct fit_bounds most = {SIZE_MAX, SIZE_MAX};
+    if (size <= max_split)
+        most.block = (size_t)max_u64(max_split, policy_exact_segment(size));
+    else if (size <= SIZE_MAX - LARGE_SLACK)
+        most.block = size + LARGE_SLACK;
+    if (policy_is_small(size, options)) most.segment = (size_t)options->segment_bytes;
+    return most;
 }
 
 bool policy_split(size_t block_size, size_t size, uint64_t max_split) {
@@ -73,7 +84,8 @@ size_t policy_segment(size_t size, uint64_t reserved, uint64_t max_split, const 
     size_t bytes = exact;
     if (size < options->segment_bytes / 2 && bytes < options->segment_bytes) bytes = (size_t)options->segment_bytes;
     if (size >= MIB) bytes = multiple_segment(size, bytes, min_u64(MULTIPLE_LIMIT, reserved / 24));
-    bytes = (size_t)max_u64(bytes, min_u64(reserved / 64, GROWTH_LIMIT) / GRANULE * GRANULE);
+    if (!policy_is_small(size, options))
+        bytes = (size_t)max_u64(bytes, min_u64(reserved / 64, GROWTH_LIMIT) / GRANULE * GRANULE);
     /* A fresh segment is one block, and one above max_split would never be split. */
     uint64_t bound = max_split / GRANULE * GRANULE;
     if (bytes > bound) bytes = (size_t)max_u64(exact, bound);

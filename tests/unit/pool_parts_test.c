@@ -9,6 +9,10 @@
 
 #include <stdlib.h>
 
+static struct fit_bounds up_to(size_t size) {
+    return (struct fit_bounds){size, SIZE_MAX};
+}
+
 static void index_finds_a_fit_wherever_one_is(void **state) {
     (void)state;
     enum { COUNT = 200 };
@@ -25,9 +29,9 @@ static void index_finds_a_fit_wherever_one_is(void **state) {
             if (blocks[i].size > largest) largest = blocks[i].size;
         }
         assert_int_equal(index.largest, largest);
-        assert_null(index_find(&index, largest + UNIT, SIZE_MAX));
+        assert_null(index_find(&index, largest + UNIT, up_to(SIZE_MAX)));
         for (unsigned i = 0; i < COUNT; i++) {
-            const struct block *fit = index_find(&index, blocks[i].size, SIZE_MAX);
+            const struct block *fit = index_find(&index, blocks[i].size, up_to(SIZE_MAX));
             assert_non_null(fit);
             assert_true(fit->size >= blocks[i].size);
             /* Good fit: no more than one class (1/32) above the smallest that fits. */
@@ -35,7 +39,7 @@ static void index_finds_a_fit_wherever_one_is(void **state) {
             for (unsigned k = 0; k < COUNT; k++)
                 if (blocks[k].size >= blocks[i].size && blocks[k].size < smallest) smallest = blocks[k].size;
             assert_true(fit->size <= smallest + smallest / 16);
-            const struct block *bounded = index_find(&index, blocks[i].size, blocks[i].size);
+            const struct block *bounded = index_find(&index, blocks[i].size, up_to(blocks[i].size));
             if (bounded) assert_int_equal(bounded->size, blocks[i].size);
         }
         for (unsigned i = 0; i < COUNT; i++) index_remove(&index, &blocks[(i * 37) % COUNT]);
@@ -54,12 +58,12 @@ static void index_keeps_to_bounds_and_low_addresses(void **state) {
                               {.address = 0x08000000, .size = 4000 * UNIT}};
     index = (struct free_index){0};
     for (unsigned i = 0; i < 4; i++) index_insert(&index, &blocks[i]);
-    assert_ptr_equal(index_find(&index, 100 * UNIT, SIZE_MAX), &blocks[1]);
-    assert_ptr_equal(index_find(&index, 100 * UNIT, 100 * UNIT), &blocks[1]); /* the bound's own class counts */
-    assert_ptr_equal(index_find(&index, 10 * UNIT, 100 * UNIT), &blocks[1]);
-    assert_null(index_find(&index, 10 * UNIT, 99 * UNIT));
-    assert_null(index_find(&index, 101 * UNIT, 3999 * UNIT));
-    assert_ptr_equal(index_find(&index, 101 * UNIT, 4000 * UNIT), &blocks[3]);
+    assert_ptr_equal(index_find(&index, 100 * UNIT, up_to(SIZE_MAX)), &blocks[1]);
+    assert_ptr_equal(index_find(&index, 100 * UNIT, up_to(100 * UNIT)), &blocks[1]); /* the bound's own class counts */
+    assert_ptr_equal(index_find(&index, 10 * UNIT, up_to(100 * UNIT)), &blocks[1]);
+    assert_null(index_find(&index, 10 * UNIT, up_to(99 * UNIT)));
+    assert_null(index_find(&index, 101 * UNIT, up_to(3999 * UNIT)));
+    assert_ptr_equal(index_find(&index, 101 * UNIT, up_to(4000 * UNIT)), &blocks[3]);
 }
 
 static void index_classes_follow_sizes(void **state) {
@@ -132,9 +136,12 @@ static void policy_bounds_splits(void **state) {
     assert_false(policy_split(1024, 1024, 32 * MIB));
     assert_false(policy_split(17 * MIB - 512, 16 * MIB, 32 * MIB)); /* the rest is under a sixteenth */
     assert_true(policy_split(17 * MIB, 16 * MIB, 32 * MIB));
-    assert_int_equal(policy_largest_fit(MIB, 32 * MIB), 32 * MIB);
-    assert_int_equal(policy_largest_fit(40 * MIB, 32 * MIB), 42 * MIB);
-    assert_int_equal(policy_largest_fit(MIB, UINT64_MAX), SIZE_MAX);
+    assert_int_equal(policy_fit(MIB, 32 * MIB, &options).block, 32 * MIB);
+    assert_int_equal(policy_fit(40 * MIB, 32 * MIB, &options).block, 42 * MIB);
+    assert_int_equal(policy_fit(MIB, UINT64_MAX, &options).block, SIZE_MAX);
+    assert_int_equal(policy_fit(SIZE_MAX / UNIT * UNIT, 32 * MIB, &options).block, SIZE_MAX);
+    assert_int_equal(policy_fit(MIB - 512, 32 * MIB, &options).segment, 16 * MIB);
+    assert_int_equal(policy_fit(MIB, 32 * MIB, &options).segment, SIZE_MAX);
 }
 
 static void policy_sizes_segments(void **state) {
@@ -145,9 +152,12 @@ static void policy_sizes_segments(void **state) {
     assert_int_equal(policy_segment(12 * MIB, 0, bound, &options), 12 * MIB);
     assert_int_equal(policy_segment(13 * MIB, 0, bound, &options), 14 * MIB);
     assert_int_equal(policy_segment(2000 * MIB, 0, bound, &options), 2000 * MIB); /* its own */
-    assert_int_equal(policy_segment(512, 2048 * MIB, bound, &options), 32 * MIB); /* grows with the pool */
-    assert_int_equal(policy_segment(512, 2112 * MIB, bound, &options), 32 * MIB); /* in whole granules */
-    assert_int_equal(policy_segment(512, 1024 * 1024 * MIB, bound, &options), 64 * MIB);
+    assert_int_equal(policy_segment(512, 1024 * 1024 * MIB, bound, &options), 16 * MIB);
+    options.segment_bytes = 8 * MIB;
+    assert_int_equal(policy_segment(MIB, 2048 * MIB, bound, &options), 32 * MIB); /* grows with the pool */
+    assert_int_equal(policy_segment(MIB, 2112 * MIB, bound, &options), 32 * MIB); /* in whole granules */
+    assert_int_equal(policy_segment(MIB, 1024 * 1024 * MIB, bound, &options), 64 * MIB);
+    options.segment_bytes = 16 * MIB;
     /* From half an ordinary segment on a request has one of its own size. */
     assert_int_equal(policy_segment(8 * MIB - 512, 0, bound, &options), 16 * MIB);
     assert_int_equal(policy_segment(8 * MIB, 0, bound, &options), 8 * MIB);
