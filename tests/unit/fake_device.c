@@ -230,6 +230,19 @@ static void fence_drop(void *self, struct device_fence *fence) {
     free(fence);
 }
 
+static int set_sync_memops(void *self, struct device_context context, uint64_t address, bool on) {
+    struct fake_device *fake = self;
+    pthread_mutex_lock(&fake->lock);
+    fake->sync_calls++;
+    fake->sync_on = on;
+    fake->sync_address = address;
+    fake->sync_ordinal = context.ordinal;
+    const int code = fake->sync_fails_with;
+    pthread_mutex_unlock(&fake->lock);
+    if (fake->during_sync) fake->during_sync(fake->during_arg);
+    return code;
+}
+
 static int fill(void *self, struct device_context context, const struct device_stream *stream, uint64_t address,
                 size_t bytes, uint8_t value) {
     struct fake_device *fake = self;
@@ -296,6 +309,7 @@ void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
                 .fence_query = fence_query,
                 .fence_drop = fence_drop,
                 .fill = fill,
+                .set_sync_memops = set_sync_memops,
                 .memory_info = memory_info,
                 .context_primary = context_primary,
                 .context_created = context_created,

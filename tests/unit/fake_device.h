@@ -57,6 +57,10 @@ struct fake_device {
     bool releases_in_captures;         /* to give memory back harms no capture */
     unsigned fills;
     struct fake_fill filled; /* the last one */
+    unsigned sync_calls;     /* to set or take back SYNC_MEMOPS */
+    bool sync_on;            /* the last one set it */
+    uint64_t sync_address;
+    int sync_ordinal; /* of the context it was asked for under, −1: the caller's */
 
     /* What goes wrong. */
     bool no_fences;  /* the device has none; settled before the system is created */
@@ -72,6 +76,8 @@ struct fake_device {
     void (*during_synchronize)(void *arg); /* likewise */
     int fill_fails_with;
     void (*during_fill)(void *arg);
+    int sync_fails_with;
+    void (*during_sync)(void *arg);
     void *during_arg;
 };
 
