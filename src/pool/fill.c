@@ -24,7 +24,8 @@ static void take_back(struct pool *pool, uint64_t address, enum pool_door door) 
 /* Does a capture forbid the fill, that has begun since the request came? The driver is to serve it then. */
 static bool is_forbidden(const struct request *request) {
     const struct device_ops *ops = request->pool->system->ops;
-    return !request->on || ops->stream_capturing(ops->self, request->on->called) != DEVICE_OK;
+    return !request->on || !ops->releases_in_captures(ops->self) ||
+           ops->stream_capturing(ops->self, request->on->called) != DEVICE_OK;
 }
 
 static int fill(const struct request *request, uint64_t address, size_t bytes) {
