@@ -296,6 +296,7 @@ void pool_context_settle(struct pool_system *system, int ordinal, void *handle) 
 
 void pool_memory_pool_set(struct pool_system *system) {
     atomic_fetch_add(&system->streams_epoch, 1);
+    grow_release_ended(system);
 }
 
 static struct pool *pool_from(struct pool_system *system, const void *memory_pool) {
@@ -325,22 +326,28 @@ uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_po
     return pool ? grow_release_pool(pool, keep_bytes) : 0;
 }
 
-void pool_memory_pool_kept(struct pool_system *system, const void *memory_pool) {
-    if (pool_from(system, memory_pool)) return;
+void pool_memory_pool_kept(struct pool_system *system, uint64_t number) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         pthread_mutex_lock(&pool->lock);
-        if (pool->ended && pool->source.memory_pool == memory_pool) pool->ended = false;
+        const bool found = pool->ended && pool->generation == number;
+        const void *memory_pool = pool->source.memory_pool;
+        pthread_mutex_unlock(&pool->lock);
+        if (!found || pool_from(system, memory_pool)) continue;
+        pthread_mutex_lock(&pool->lock);
+        if (pool->generation == number) pool->ended = false;
         pthread_mutex_unlock(&pool->lock);
     }
     atomic_fetch_add(&system->streams_epoch, 1);
 }
 
-void pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool) {
+uint64_t pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool) {
     struct pool *pool = pool_from(system, memory_pool);
-    if (!pool) return;
+    if (!pool) return 0;
     pthread_mutex_lock(&pool->lock);
     pool->ended = true;
+    const uint64_t number = pool->generation;
     pthread_mutex_unlock(&pool->lock);
     atomic_fetch_add(&system->streams_epoch, 1);
     grow_release_pool(pool, 0);
+    return number;
 }

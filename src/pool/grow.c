@@ -262,6 +262,16 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
     return released;
 }
 
+void grow_release_ended(struct pool_system *system) {
+    if (atomic_load(&system->captures) != 0) return;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        const bool left = pool->ended && pool->segments;
+        pthread_mutex_unlock(&pool->lock);
+        if (left) grow_release_pool(pool, 0);
+    }
+}
+
 /* Enter an open pool of the device that has blocks which are not idle. */
 static bool enter_unproved(struct pool *pool, const struct device_state *device) {
     if (pool->device != device) return false;
@@ -513,6 +523,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
         segment_give_back(pool, segment);
     }
 
+    grow_release_ended(system);
     struct room room;
     wanted = make_room(request, exact, wanted, &room);
     if (wanted > room_bytes(&room)) {

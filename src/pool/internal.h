@@ -527,6 +527,8 @@ uint64_t grow_release(struct pool_system *system, struct device_state *device, u
                       bool waits);
 /* The same of one pool, after what can be proved idle without waiting has become so. */
 uint64_t grow_release_pool(struct pool *pool, uint64_t keep);
+/* The same of all that belongs to memory pools that were destroyed: it serves nobody any more. */
+void grow_release_ended(struct pool_system *system);
 /* What can be proved idle on a device becomes so: without waiting, or else by waiting for everything. No lock held. */
 void grow_prove(struct pool_system *system, const struct device_state *device);
 bool grow_settle(struct pool_system *system, const struct device_state *device);

@@ -358,6 +358,7 @@ struct aftermath {
     bool trim, tight; /* give cached memory back */
     bool close;       /* close a fence */
     bool exports;     /* ask about what others may have open, and give back what nobody can tell of */
+    bool ended;       /* give back what is left of a destroyed memory pool */
     bool wait;        /* wait as the driver does, so that no more memory waits */
     bool waits;       /* the call may wait for the device anyway */
 };
@@ -400,6 +401,7 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
     }
     /* To give back is a driver call that harms a capture: the first free after it does so. */
     const bool captures = atomic_load(&system->captures) != 0;
+    if (after.ended && !captures) grow_release_pool(pool, 0);
     if (after.trim && !captures) trim(system, pool->device, system->options.trim_bytes, after.waits);
     if (after.tight && !captures) grow_keep_headroom(pool, after.waits);
     pthread_mutex_lock(&pool->lock);
@@ -414,7 +416,8 @@ static inline int free_done(struct pool *pool, uint64_t address, struct aftermat
     after.trim =
         pool->idle_bytes > most || (round && pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes > most);
     after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
-    const bool more = after.trim || after.tight || after.close || after.wait || after.exports;
+    after.ended = pool->ended;
+    const bool more = after.trim || after.tight || after.close || after.wait || after.exports || after.ended;
     if (__builtin_expect(more, 0)) pool->inside++;
     pthread_mutex_unlock(&pool->lock);
     if (__builtin_expect(more, 0)) clear_up(pool, after);
