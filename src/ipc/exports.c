@@ -29,10 +29,9 @@ struct entry {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
-static int file = -1;
+static struct ipc_file file = {.fd = -1};
 static struct ipc_file_id file_id;
 static char file_name[IPC_NAME_BYTES];
-static uid_t file_owner;
 static struct entry *entries;
 static uint32_t entry_count, entry_room;
 static uint64_t next_serial = 1;
@@ -117,27 +116,44 @@ static void remove_left_behind(void) {
 static void file_try(void) {
     struct stat status;
     file_id = random_id();
-    file_owner = geteuid();
-    ipc_file_name(file_name, file_owner, file_id);
-    file = shm_open(file_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0) return;
-    if (fchmod(file, 0600) == 0 && ipc_lock(file, 0, true) && fstat(file, &status) == 0 && status.st_nlink > 0) return;
+    ipc_file_name(file_name, geteuid(), file_id);
+    const int fd = shm_open(file_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || !ipc_file_keep(fd, &file)) return;
+    if (fchmod(file.fd, 0600) == 0 && ipc_lock(file.fd, 0, true) && fstat(file.fd, &status) == 0 && status.st_nlink > 0)
+        return;
     shm_unlink(file_name);
-    close(file);
-    file = -1;
+    ipc_file_close(&file);
+}
+
+/* Opened anew where the program has closed it. */
+static bool file_again(void) {
+    struct ipc_file again;
+    const int fd = shm_open(file_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    if (fd < 0 || !ipc_file_keep(fd, &again)) return false;
+    if (again.device != file.device || again.inode != file.inode || !ipc_lock(again.fd, 0, true)) {
+        ipc_file_close(&again);
+        return false;
+    }
+    file = again;
+    return true;
+}
+
+static bool file_is_usable(void) {
+    return file.fd >= 0 && (ipc_file_is_there(&file) || file_again());
 }
 
 static bool file_ready(void) {
-    if (file >= 0) return true;
+    if (file.fd >= 0) return file_is_usable();
     remove_left_behind();
-    for (int i = 0; i < ATTEMPTS && file < 0; i++) file_try();
-    if (file < 0) log_line(LOG_WARNING, "IPC: no file for records can be made in /dev/shm: %s", strerrordesc_np(errno));
-    return file >= 0;
+    for (int i = 0; i < ATTEMPTS && file.fd < 0; i++) file_try();
+    if (file.fd < 0)
+        log_line(LOG_WARNING, "IPC: no file for records can be made in /dev/shm: %s", strerrordesc_np(errno));
+    return file.fd >= 0;
 }
 
 static bool write_all(const void *data, size_t bytes, off_t at) {
     ssize_t written;
-    do written = pwrite(file, data, bytes, at);
+    do written = pwrite(file.fd, data, bytes, at);
     while (written < 0 && errno == EINTR);
     return written == (ssize_t)bytes;
 }
@@ -218,7 +234,7 @@ bool exports_handle(uint64_t export, unsigned char handle[IPC_HANDLE_BYTES]) {
 /* Void before asked: handle.h says why. */
 static bool over(struct entry *entry) {
     const uint32_t number = (uint32_t)(entry - entries);
-    if (!record_void(number) || ipc_is_locked(file, lock_at(number))) return false;
+    if (!file_is_usable() || !record_void(number) || ipc_is_locked(file.fd, lock_at(number))) return false;
     entry->serial = 0;
     return true;
 }
@@ -242,18 +258,17 @@ void exports_sweep(bool (*known)(void *arg, uint64_t export, uint64_t address), 
 
 bool exports_is_own(const struct ipc_handle *handle) {
     pthread_mutex_lock(&lock);
-    const bool own = file >= 0 && memcmp(&handle->file, &file_id, sizeof file_id) == 0;
+    const bool own = file.fd >= 0 && memcmp(&handle->file, &file_id, sizeof file_id) == 0;
     pthread_mutex_unlock(&lock);
     return own;
 }
 
 void exports_finish(void) {
-    if (file >= 0) shm_unlink(file_name);
+    if (file.fd >= 0) shm_unlink(file_name);
 }
 
 void exports_forget_in_child(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    if (file >= 0) close(file);
-    file = -1;
+    ipc_file_close(&file);
     entry_count = 0;
 }

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 uint64_t ipc_checksum(const void *data, size_t bytes) {
     /* FNV-1a, 64 bits (Fowler, Noll, Vo) */
@@ -30,6 +32,33 @@ bool ipc_handle_read(const void *bytes, struct ipc_handle *handle) {
 void ipc_file_name(char name[IPC_NAME_BYTES], uid_t uid, struct ipc_file_id id) {
     snprintf(name, IPC_NAME_BYTES, "/" IPC_FILE_PREFIX "%u-%016llx%016llx", (unsigned)uid,
              (unsigned long long)id.words[0], (unsigned long long)id.words[1]);
+}
+
+bool ipc_file_keep(int fd, struct ipc_file *file) {
+    enum { HIGH = 100, LOWEST = 3 };
+    struct stat status;
+    *file = (struct ipc_file){.fd = -1};
+    int kept = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+    if (kept < 0) kept = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST);
+    close(fd);
+    if (kept < 0) return false;
+    if (fstat(kept, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
+        close(kept);
+        return false;
+    }
+    *file = (struct ipc_file){kept, status.st_dev, status.st_ino};
+    return true;
+}
+
+bool ipc_file_is_there(const struct ipc_file *file) {
+    struct stat status;
+    return file->fd >= 0 && fstat(file->fd, &status) == 0 && status.st_dev == file->device &&
+           status.st_ino == file->inode;
+}
+
+void ipc_file_close(struct ipc_file *file) {
+    if (ipc_file_is_there(file)) close(file->fd);
+    file->fd = -1;
 }
 
 static int lock_command(int fd, int command, off_t at, short type, short *found) {

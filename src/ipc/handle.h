@@ -69,6 +69,20 @@ bool ipc_handle_read(const void *bytes, struct ipc_handle *handle);
 /* "/poolcuda-ipc-UID-FILE": for shm_open. */
 void ipc_file_name(char name[IPC_NAME_BYTES], uid_t uid, struct ipc_file_id id);
 
+/* A descriptor that stays open: the program may close it, as daemons close what they do not know, and open a file of
+ * its own under its number. So it is used only while it is what it was. */
+struct ipc_file {
+    int fd; /* -1: none */
+    dev_t device;
+    ino_t inode;
+};
+
+/* Keeps a fresh descriptor of a plain file of this user, under a number that programs do not expect to be theirs.
+ * False, the descriptor closed, when it is no such file. */
+bool ipc_file_keep(int fd, struct ipc_file *file);
+bool ipc_file_is_there(const struct ipc_file *file);
+void ipc_file_close(struct ipc_file *file);
+
 /* Locks on the byte `at`: taken without waiting (false: somebody else's stands against it), given up, and asked about
  * (would another description's lock stand against an exclusive one? In doubt: yes). */
 bool ipc_lock(int fd, off_t at, bool exclusive);

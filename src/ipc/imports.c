@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/guard.h"
@@ -19,7 +18,7 @@
 /* One exporter's file: one description, so that its locks are this process's. */
 struct exporter {
     struct ipc_file_id id;
-    int fd;
+    struct ipc_file file;
     unsigned holds; /* of all its records */
     struct exporter *next;
 };
@@ -74,21 +73,20 @@ static struct exporter *exporter_open(struct ipc_file_id id, const char **why) {
     for (struct exporter *known = exporters; known; known = known->next)
         if (same_file(known->id, id)) return known;
     char name[IPC_NAME_BYTES];
-    struct stat status;
+    struct ipc_file file;
     ipc_file_name(name, geteuid(), id);
     const int fd = shm_open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
+    if (fd < 0 || !ipc_file_keep(fd, &file)) {
         *why = "its process has ended, is another user's, or shares no /dev/shm with this one";
-        if (fd >= 0) close(fd);
         return NULL;
     }
     struct exporter *exporter = malloc(sizeof *exporter);
     if (!exporter) {
         *why = "host memory ran out";
-        close(fd);
+        ipc_file_close(&file);
         return NULL;
     }
-    *exporter = (struct exporter){.id = id, .fd = fd, .next = exporters};
+    *exporter = (struct exporter){.id = id, .file = file, .next = exporters};
     return exporters = exporter;
 }
 
@@ -98,7 +96,7 @@ static void exporter_close(struct exporter *exporter) {
     struct exporter **at = &exporters;
     while (*at != exporter) at = &(*at)->next;
     *at = exporter->next;
-    close(exporter->fd);
+    ipc_file_close(&exporter->file);
     free(exporter);
 }
 
@@ -113,7 +111,7 @@ static bool hold_record(const struct exporter *exporter, uint32_t number) {
     if (!held) {
         held = malloc(sizeof *held);
         if (!held) return false;
-        if (!ipc_lock(exporter->fd, lock_at(number), false)) {
+        if (!ipc_lock(exporter->file.fd, lock_at(number), false)) {
             free(held);
             return false;
         }
@@ -127,13 +125,13 @@ static bool hold_record(const struct exporter *exporter, uint32_t number) {
 static void give_up(const struct import_hold *hold) {
     struct held_record **at = held_find(hold->file, hold->number);
     struct held_record *held = *at;
+    struct exporter *exporter = exporters;
+    while (!same_file(exporter->id, hold->file)) exporter = exporter->next;
     if (--held->holds == 0) {
-        ipc_unlock(hold->fd, lock_at(hold->number));
+        if (ipc_file_is_there(&exporter->file)) ipc_unlock(exporter->file.fd, lock_at(hold->number));
         *at = held->next;
         free(held);
     }
-    struct exporter *exporter = exporters;
-    while (!same_file(exporter->id, hold->file)) exporter = exporter->next;
     exporter->holds--;
     exporter_close(exporter);
 }
@@ -150,15 +148,16 @@ static bool take_hold(const struct ipc_handle *handle, struct import_hold *hold,
     struct exporter *exporter = exporter_open(handle->file, why);
     if (!exporter) return false;
     /* An exporter that was killed may have left its file. */
-    if (!ipc_is_locked(exporter->fd, 0) || !hold_record(exporter, handle->number)) {
+    if (!ipc_file_is_there(&exporter->file) || !ipc_is_locked(exporter->file.fd, 0) ||
+        !hold_record(exporter, handle->number)) {
         *why = "its process has ended";
         exporter_close(exporter);
         return false;
     }
     exporter->holds++;
-    *hold = (struct import_hold){.file = handle->file, .number = handle->number, .fd = exporter->fd};
+    *hold = (struct import_hold){.file = handle->file, .number = handle->number};
     struct ipc_record record;
-    if (!record_read(exporter->fd, handle, &record)) {
+    if (!record_read(exporter->file.fd, handle, &record)) {
         *why = "the memory was freed";
         give_up(hold);
         return false;
@@ -278,7 +277,7 @@ void imports_context_gone(const void *context) {
 /* The holds stay the parent's, whose descriptions these were. */
 void imports_forget_in_child(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    for (struct exporter *exporter = exporters; exporter; exporter = exporter->next) close(exporter->fd);
+    for (struct exporter *exporter = exporters; exporter; exporter = exporter->next) ipc_file_close(&exporter->file);
     exporters = NULL;
     held_records = NULL;
     imports = NULL;

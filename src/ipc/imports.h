@@ -14,7 +14,6 @@ struct import_hold {
     unsigned char driver_handle[IPC_HANDLE_BYTES]; /* opens the block's segment */
     struct ipc_file_id file;
     uint32_t number;
-    int fd;
 };
 
 /* False, and *why in a few words, when the record cannot be had: another user's, a process that has ended, a block that

@@ -329,6 +329,43 @@ static void a_strangers_file_is_not_read(void **state) {
     close(fd);
 }
 
+/* The program closes descriptors that it does not know, and opens a file of its own under the number. */
+static int take_over_descriptor(void) {
+    char path[64], link[128];
+    int taken = -1;
+    const int own = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+    assert_true(own >= 0);
+    for (int fd = 3; fd < 1000; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(path, link, sizeof link - 1);
+        if (length <= 0) continue;
+        link[length] = '\0';
+        if (!strstr(link, IPC_FILE_PREFIX)) continue;
+        assert_int_equal(dup2(own, fd), fd);
+        taken = fd;
+    }
+    close(own);
+    return taken;
+}
+
+static void a_descriptor_that_the_program_has_taken_is_not_written_to(void **state) {
+    (void)state;
+    unsigned char handle[IPC_HANDLE_BYTES], other[IPC_HANDLE_BYTES];
+    struct importer importer;
+    struct stat status;
+    const uint64_t export = add(80, handle);
+    importer_begin(&importer, handle);
+    const int taken = take_over_descriptor();
+    assert_true(taken >= 100);          /* not a number that programs give themselves */
+    assert_false(exports_over(export)); /* found again: the importer has it open */
+    assert_true(exports_over(add(81, other)));
+    importer_kill(&importer);
+    assert_true(exports_over(export));
+    assert_int_equal(fstat(taken, &status), 0);
+    assert_int_equal(status.st_size, 0);
+    close(taken);
+}
+
 static void errno_is_kept(void **state) {
     (void)state;
     unsigned char handle[IPC_HANDLE_BYTES];
@@ -358,6 +395,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(own_handles_are_known),
     cmocka_unit_test(hazard_36_the_file_of_a_dead_process_opens_nothing_and_is_removed_by_the_next),
     cmocka_unit_test(a_strangers_file_is_not_read),
+    cmocka_unit_test(a_descriptor_that_the_program_has_taken_is_not_written_to),
     cmocka_unit_test(errno_is_kept),
 };
 
