@@ -179,9 +179,17 @@ def show_progress(progress):
     print(f"\r\033[K{'[{done}/{total}] {name}'.format(**progress.groupdict())[:width]}", end="", flush=True)
 
 
+def share_runs(parts):
+    """Groups of (program, some of its cases) that can be given the names of all cases in one run of meson: each runs
+    those that it has, so none may have another program's."""
+    named = {name for _, cases in parts for name in cases}
+    together = [part for part in parts if named.intersection(part[0].cases) == set(part[1])]
+    return ([together] if together else []) + [[part] for part in parts if part not in together]
+
+
 def run_cases(build, programs, pattern=None, options=()):
     """The results of all cases, or of those that match the pattern. A program that meson did not run has none."""
-    results, whole = [], []
+    results, whole, parts = [], [], []
     on_progress = show_progress if sys.stdout.isatty() else None
     for program in programs:
         if program.list_failure:
@@ -190,10 +198,14 @@ def run_cases(build, programs, pattern=None, options=()):
         chosen = [case for case in program.case_ids() if pattern is None or matches(case, pattern)]
         if len(chosen) == len(program.case_ids()):
             whole.append(program)
-            continue
-        for case in (case.removeprefix(program.id + "/") for case in chosen):
-            entries = run_meson(build, [program], [*options, f"--test-args=--only {case}"], on_progress)
-            results += judge(program, [case], entries[program.id])
+        elif chosen:
+            parts.append((program, [case.removeprefix(program.id + "/") for case in chosen]))
+    for group in share_runs(parts):
+        names = " ".join(sorted({name for _, cases in group for name in cases}))
+        entries = run_meson(build, [program for program, _ in group], [*options, f"--test-args=--only {names}"], on_progress)
+        for program, cases in group:
+            if program.id in entries:
+                results += judge(program, cases, entries[program.id])
     if whole:
         entries = run_meson(build, whole, options, on_progress)
         for program in whole:

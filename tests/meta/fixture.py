@@ -18,7 +18,7 @@ if sys.argv[1:] == ["--list"]:
     print("\\n".join(CASES))
     sys.exit()
 if sys.argv[1:2] == ["--only"]:
-    CASES = [sys.argv[2]]
+    CASES = [case for case in CASES if case in sys.argv[2:]]
 {body}
 """
 

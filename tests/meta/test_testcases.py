@@ -12,6 +12,8 @@ PROGRAMS = {
               "print('1..3\\nok 1 - right\\n1 is not 2\\nnot ok 2 - wrong\\n# at line 7\\nok 3 - left_out # SKIP no GPU')\n"
               "sys.exit(1)"),
     "cmocka_skip": (["left_out"], "print('1..1\\n# needs a GPU\\nnot ok 1 # SKIP left_out')"),
+    "many": (["one_hen", "two_hens", "three_ducks"], "open(os.path.join(os.path.dirname(__file__), 'runs'), 'a').write('x')\n" + ALL_OK),
+    "flock": (["two_hens", "three_geese"], ALL_OK),
     "crashes": (["before", "during", "after"], "print('1..3\\nok 1 - before', flush=True)\nos.abort()"),
     "hangs": (["before", "during"], "print('1..2\\nok 1 - before', flush=True)\ntime.sleep(60)"),
     "leaks": (["fine"], ALL_OK + "print('leaked 8 bytes', file=sys.stderr)\nsys.exit(23)"),
@@ -44,7 +46,7 @@ def says(*texts):
 @case
 def last_line_counts_cases_and_exit_status_agrees():
     status, stdout, _ = whole_run()
-    expect(status == 1 and stdout.splitlines()[-1] == "8 passed, 7 failed, 4 skipped", (status, stdout))
+    expect(status == 1 and stdout.splitlines()[-1] == "13 passed, 7 failed, 4 skipped", (status, stdout))
 
 
 @case
@@ -98,6 +100,16 @@ def only_runs_what_matches():
                           ("*/nothing good/one some/skips_all/*_gpu", "1 passed, 0 failed, 1 skipped")):
         status, stdout, _ = run("python3", TREE / "scripts" / "testcases.py", build(), "--only", pattern)
         expect(status == 0 and stdout.splitlines()[-1] == last, (pattern, status, stdout))
+
+
+@case
+def cases_of_one_program_run_together_and_no_others_of_their_names():
+    runs = build().parent / "a project" / "runs"
+    for pattern in "*hen*", "*/many/*hen* */three_geese":
+        runs.write_text("")
+        status, stdout, _ = run("python3", TREE / "scripts" / "testcases.py", build(), "--only", pattern)
+        expect(status == 0 and stdout.splitlines()[-1] == "3 passed, 0 failed, 0 skipped", (pattern, stdout))
+        expect(runs.read_text() == "x", (pattern, runs.read_text()))
 
 
 @case

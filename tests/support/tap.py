@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Test cases written in Python, with the same manners as the C ones: TAP on stdout, `--list`, `--only PATTERN`.
+"""Test cases written in Python, with the same manners as the C ones: TAP on stdout, `--list`, `--only PATTERN…`.
 
     from tap import case, main, skip
 
@@ -36,7 +36,7 @@ def main():
             print(function.__name__)
         return
     if arguments[:1] == ["--only"]:
-        chosen = [f for f in _cases if fnmatch.fnmatch(f.__name__, arguments[1])]
+        chosen = [f for f in _cases if any(fnmatch.fnmatch(f.__name__, pattern) for pattern in arguments[1:])]
     print(f"1..{len(chosen)}", flush=True)
     failed = 0
     for number, function in enumerate(chosen, 1):
