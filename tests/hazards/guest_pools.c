@@ -59,6 +59,7 @@ static CUdeviceptr take(size_t bytes, CUstream stream, unsigned char value) {
 
 static int holds(CUdeviceptr p, size_t bytes, unsigned char value) {
     unsigned char *const copy = malloc(bytes);
+    MUST(cuCtxSynchronize()); /* a copy does not wait for streams that do not block */
     int same = copy && cuMemcpyDtoH(copy, p, bytes) == CUDA_SUCCESS;
     for (size_t i = 0; same && i < bytes; i++) same = copy[i] == value;
     free(copy);
@@ -349,6 +350,32 @@ static void say_kept(void) {
     SAY(cuMemPoolDestroy(own));
 }
 
+/* A pool that may hold 8 MiB: no larger segment fits into it. */
+static void say_limited(void) {
+    CUdeviceptr p[16], other;
+    CUmemoryPool own;
+    CUstream stream;
+    int count = 0, code = 0, held = 0;
+    begin();
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                       .maxSize = 8 * MIB};
+    MUST(cuMemPoolCreate(&own, &properties));
+    MUST(cuDeviceSetMemPool(0, own));
+    while (count < 16 && (code = (int)cuMemAllocAsync(&p[count], MIB, stream)) == 0) {
+        MUST(cuMemsetD8Async(p[count], (unsigned char)count, MIB, stream));
+        count++;
+    }
+    for (int i = 0; i < count; i++) held += holds(p[i], MIB, (unsigned char)i);
+    printf("%d of 1 MiB, then %d; they hold: %d, used: %llu\n", count, code, held, (unsigned long long)used(own));
+    SAY(cuMemAllocAsync(&other, 9 * MIB, stream));
+    for (int i = 0; i < count; i++) MUST(cuMemFreeAsync(p[i], stream));
+    SAY(cuMemAllocAsync(&other, 8 * MIB, stream));
+    SAY(cuMemFreeAsync(other, stream));
+    SAY(cuMemPoolDestroy(own));
+}
+
 /* ---- what the default pool tells ---- */
 
 static void say_attributes(void) {
@@ -485,8 +512,9 @@ int main(int argc, char **argv) {
         const char *name;
         void (*say)(void);
     } parts[] = {
-        {"current", say_current},     {"devices", say_devices}, {"access", say_access},         {"trim", say_trim},
-        {"destroyed", say_destroyed}, {"kept", say_kept},       {"attributes", say_attributes},
+        {"current", say_current}, {"devices", say_devices},       {"access", say_access},
+        {"trim", say_trim},       {"destroyed", say_destroyed},   {"kept", say_kept},
+        {"limited", say_limited}, {"attributes", say_attributes},
     };
     if (strcmp(part, "import") == 0) return import();
     if (strcmp(part, "exported") == 0) {

@@ -52,6 +52,12 @@ def hazard_21_a_pool_whose_end_is_refused_goes_on():
 
 
 @case
+def hazard_21_a_pool_of_a_most_is_filled_to_the_last_as_natively():
+    lines = as_natively("limited")
+    assert lines[0] == "8 of 1 MiB, then 2; they hold: 8, used: 8388608", lines
+
+
+@case
 def hazard_21_what_the_default_pool_says_is_used_is_what_the_program_uses():
     lines = as_natively("attributes")
     assert "used of two blocks: 3146733" in lines, lines
