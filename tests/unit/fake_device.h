@@ -54,7 +54,7 @@ struct fake_device {
     void *memory_pool;                 /* the current one of every device; NULL: none */
     struct device_stream alloc_stream; /* of the last segment of the async kind */
     void *capturing;                   /* this stream captures */
-    bool releases_in_captures;         /* to give memory back harms no capture */
+    bool releases_in_captures;         /* to give memory back, to ask and to fill harms no capture */
     unsigned fills;
     struct fake_fill filled; /* the last one */
     unsigned sync_calls;     /* to set or take back SYNC_MEMOPS */

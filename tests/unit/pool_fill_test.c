@@ -240,7 +240,10 @@ static void a_capture_that_has_begun_leaves_the_allocation_to_the_driver(void **
     assert_int_equal(f.device.fills, 0);
     assert_int_equal(totals_of(&f, 0).live, 0);
     assert_int_equal(stats_header()->pass_through[POOLCUDA_PASS_capture], 2);
-    /* Another stream's is none of its concern. */
+    /* Another stream's is none of its concern, where the thread can leave its mode. */
+    assert_int_equal(pool_alloc_async(f.pool, 4096, STREAM(2), POOL_DOOR_DRIVER, &address), POOL_PASS);
+    assert_int_equal(f.device.fills, 0);
+    f.device.releases_in_captures = true;
     const uint64_t other = must_alloc_on(&f, STREAM(2), 4096);
     assert_filled(&f.device.filled, other, 4096, 0, STREAM(2).handle);
     pool_capture_end(f.pool);
