@@ -204,6 +204,15 @@ CALL(instantiate_with_params) {
     CUDA_GRAPH_INSTANTIATE_PARAMS parameters = {0};
     THEN(cuGraphInstantiateWithParams(&exec, cell->graph, &parameters), cuGraphExecDestroy(exec));
 }
+CALL(launch_graph) {
+    return cuGraphLaunch(cell->exec, cell->streams[NON_BLOCKING]);
+}
+CALL(launch_graph_on_it) {
+    return cuGraphLaunch(cell->exec, cell->streams[CAPTURING]);
+}
+CALL(upload_graph) {
+    return cuGraphUpload(cell->exec, cell->streams[BLOCKING]);
+}
 CALL(set_limit) {
     IGNORES_CELL;
     return cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20);
@@ -313,6 +322,16 @@ CALL(set_access) {
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return cuMemPoolSetAccess(cell->first_pool, &access, 1);
+}
+CALL(ask_pool) {
+    cuuint64_t used = 0;
+    const CUresult result = cuMemPoolGetAttribute(cell->own_pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    cell->said = used;
+    return result;
+}
+CALL(ask_first_pool) {
+    cuuint64_t used = 0;
+    return cuMemPoolGetAttribute(cell->first_pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
 }
 CALL(trim_pool) {
     return cuMemPoolTrimTo(cell->first_pool, 0);
@@ -445,6 +464,9 @@ const struct capture_call capture_calls[] = {
     {"cuLibraryLoadFromFile", load_library_file, 0},
     {"cuGraphInstantiate", instantiate, 0},
     {"cuGraphInstantiateWithParams", instantiate_with_params, 0},
+    {"cuGraphLaunch", launch_graph, 0},
+    {"cuGraphLaunch on the capturing stream", launch_graph_on_it, 0},
+    {"cuGraphUpload", upload_graph, 0},
     {"cuCtxSetLimit", set_limit, 0},
     {"cuStreamCreate", create_stream, 0},
     {"cuStreamCreateWithPriority", create_stream_with_priority, 0},
@@ -466,6 +488,8 @@ const struct capture_call capture_calls[] = {
     {"cuDeviceSetMemPool", set_pool, 0},
     {"cuMemSetMemPool", set_pool_of_location, 13000},
     {"cuMemPoolSetAccess", set_access, 0},
+    {"cuMemPoolGetAttribute of the program's own", ask_pool, 0},
+    {"cuMemPoolGetAttribute", ask_first_pool, 0},
     {"cuMemPoolTrimTo", trim_pool, 0},
     {"cuMemPoolDestroy", destroy_pool, 0},
     {"retain and release", retain, 0},

@@ -27,6 +27,7 @@ struct cell {
     CUcontext created, second;                 /* a created context; device 1's primary one */
     CUmemoryPool first_pool, own_pool;         /* the default one; another */
     CUgraph graph;                             /* of nothing */
+    CUgraphExec exec;                          /* the same, to be launched */
     CUevent event;
     CUipcMemHandle handle; /* of `exported` */
     CUstreamCaptureMode mode;

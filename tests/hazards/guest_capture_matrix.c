@@ -48,6 +48,7 @@ static void make_cell(struct cell *cell) {
     must(cuDeviceGetDefaultMemPool(&cell->first_pool, 0));
     must(cuDevicePrimaryCtxRetain(&cell->second, 1));
     must(cuGraphCreate(&cell->graph, 0));
+    must(cuGraphInstantiate(&cell->exec, cell->graph, 0));
     cell->exported = take_plain(LARGE);
     must(cuIpcGetMemHandle(&cell->handle, cell->exported));
     must(cuEventCreate(&cell->event, CU_EVENT_DISABLE_TIMING));
