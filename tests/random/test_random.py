@@ -15,12 +15,33 @@ COUNT = int(os.environ.get("RANDOM_COUNT", "500" if SANITIZER == "none" else "10
 SHOWN = 5
 
 
+# The percentage of programs that do a thing at least once, at the least; then those of which only programs over the pool
+# are capable, and what the batches' settings decide, so that it takes many programs to come out so.
+LEAST = {"own_pools": 25, "explicit_pools": 25, "pools_set": 20, "pool_access": 5, "pools_looked_at": 10,
+         "pools_destroyed_live": 12, "pools_destroyed_current": 20, "frees_after_the_pool": 12, "contexts_in_turn": 35,
+         "per_thread_calls": 45, "frees_by_bare_threads": 12, "marks": 12, "wrong_frees": 30, "sharing": 12,
+         "sharing_opened_native": 2, "sharing_killed": 4}
+LEAST_POOLED = {"sharing_opened_pooled": 8, "sharing_used_freed": 3}
+LEAST_OF_MANY = {"without_stream_order": 4}
+MANY = 400
+
+
+def expect_shares(mode, count, tally):
+    least = LEAST | (LEAST_POOLED if mode != "natively" else {}) | (LEAST_OF_MANY if count >= MANY else {})
+    rare = {name: tally["programs_" + name] for name, share in least.items()
+            if tally["programs_" + name] < share * count // 100}
+    assert not rare, f"done by too few of {count} programs: {rare}"
+    looks = tally["look_ups"], tally["calls_by_other_doors"], tally["uses_elsewhere"]
+    assert min(looks) > count // 4, f"too few look-ups, calls by other doors, uses elsewhere: {looks}"
+
+
 def expect_clean(mode, count):
     failures, tally = Run(BUILD, mode, SANITIZER).programs(SEED, count)
     print(f"# {mode}: " + ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in tally.items()), flush=True)
     assert not failures, f"{failed_programs(failures)} of {count} programs failed\n" + \
         "\n".join(failure.text() for failure in failures[:SHOWN])
     assert tally["reuses_crossed"] > count and tally["kernels"] > 10 * count, f"too tame: {tally}"
+    expect_shares(mode, count, tally)
 
 
 @case
