@@ -22,7 +22,8 @@ static struct {
     int device_of_current; /* what cuCtxGetDevice answers */
     unsigned asked;        /* how often it was asked */
     CUcontext called_in;   /* the context of the last call of memory or waiting */
-    CUstream waited;       /* the stream of the last wait */
+    CUstreamCaptureMode called_mode;
+    CUstream waited; /* the stream of the last wait */
     CUresult fails, push_fails;
     CUstreamCaptureMode mode; /* of the thread */
     struct {
@@ -44,6 +45,7 @@ static CUcontext current(void) {
 
 static CUresult called(void) {
     driver.called_in = current();
+    driver.called_mode = driver.mode;
     return driver.fails;
 }
 
@@ -358,6 +360,23 @@ static void a_fill_harms_no_capture_and_leaves_the_threads_mode(void **state) {
     assert_int_equal(driver.mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
+static void a_release_harms_no_capture_and_leaves_the_threads_mode(void **state) {
+    (void)state;
+    begin(NULL);
+    const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = context_of(0)};
+    for (int failing = 0; failing < 2; failing++) {
+        driver.mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        driver.fails = failing ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+        assert_int_equal(ops->segment_release(ops->self, &plain, 0x70000000, 512), (int)driver.fails);
+        assert_int_equal(driver.called_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+        assert_int_equal(driver.mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    }
+    assert_true(ops->releases_in_captures(ops->self));
+    begin("cuThreadExchangeStreamCaptureMode");
+    assert_false(ops->releases_in_captures(ops->self));
+    assert_int_equal(ops->segment_release(ops->self, &plain, 0x70000000, 512), 0);
+}
+
 static void of_two_first_fills_one_makes_the_stream(void **state) {
     (void)state;
     begin(NULL);
@@ -502,6 +521,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context),
     cmocka_unit_test(a_block_of_a_stream_is_filled_on_it),
     cmocka_unit_test(a_fill_harms_no_capture_and_leaves_the_threads_mode),
+    cmocka_unit_test(a_release_harms_no_capture_and_leaves_the_threads_mode),
     cmocka_unit_test(of_two_first_fills_one_makes_the_stream),
     cmocka_unit_test(a_fill_that_fails_says_so),
     cmocka_unit_test(the_device_of_a_context_is_asked_for_once),
