@@ -93,7 +93,8 @@ extern "C" {
     X(driver_ns, NS, COUNTER, "time spent in the driver by the pool; waits in frees are estimated from one in 64") \
     X(miss_fences, COUNT, COUNTER, "fences recorded because an allocation would have taken a segment")             \
     X(stream_marks, COUNT, COUNTER, "events recorded on single streams, for what was freed in their order")        \
-    X(proved_blocks, COUNT, COUNTER, "blocks that a fence, an event or a wait proved idle")
+    X(proved_blocks, COUNT, COUNTER, "blocks that a fence, an event or a wait proved idle")                        \
+    X(exported_bytes, BYTES, GAUGE, "freed, but kept: other processes have it open, or may have")
 
 /* Why a call went to the driver untouched: X(name, help). Process-wide counters, in this order. */
 #define POOLCUDA_PASS_REASONS(X)                                          \
@@ -219,7 +220,7 @@ struct poolcuda_pool {
     uint8_t uuid[16];            /* zero when unknown */
     char pci[16];                /* "0000:17:00.0", empty when unknown */
     POOLCUDA_POOL_FIGURES(POOLCUDA_FIELD)
-    uint64_t tail[7];
+    uint64_t tail[6];
     struct poolcuda_size_class classes[POOLCUDA_SIZE_CLASSES];
     uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];  /* sampled */
     uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS]; /* every one */

@@ -169,6 +169,8 @@ static const char *check_figures(const struct pool *pool) {
           "figures: cached");
     HOLDS(figures->releasable_bytes == pool->releasable && "figures: releasable");
     HOLDS(figures->ordered_bytes == pool->ordered_bytes && "figures: ordered");
+    HOLDS(figures->retired_bytes == pool->retired_bytes && figures->exported_bytes == pool->exported_bytes &&
+          "figures: kept");
     HOLDS(figures->largest_free_bytes == heap_largest(pool) && "figures: largest free block");
     HOLDS(figures->segment_alloc_bytes - figures->segment_release_bytes >= pool->reserved && "figures: segment bytes");
     HOLDS(figures->segment_allocs - figures->segment_releases >= pool->segment_count && "figures: segments");

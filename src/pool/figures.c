@@ -74,6 +74,7 @@ void figures_end(struct pool *pool) {
     stats_set(&figures->ordered_bytes, pool->ordered_bytes);
     stats_set(&figures->waiting_bytes, pool->waiting_bytes);
     stats_set(&figures->retired_bytes, pool->retired_bytes);
+    stats_set(&figures->exported_bytes, pool->exported_bytes);
     stats_set(&figures->largest_free_bytes, heap_largest(pool));
     stats_set(&figures->releasable_bytes, pool->releasable);
     stats_set(&figures->segments, pool->segment_count);

@@ -150,7 +150,8 @@ static bool figures_add_up(const struct segment_pool *pool) {
     return freed <= allocated && !__builtin_add_overflow(allocated - freed, record->idle_bytes, &held) &&
            !__builtin_add_overflow(held, record->ordered_bytes, &held) &&
            !__builtin_add_overflow(held, record->waiting_bytes, &held) &&
-           !__builtin_add_overflow(held, record->retired_bytes, &held) && held <= record->reserved_bytes;
+           !__builtin_add_overflow(held, record->retired_bytes, &held) &&
+           !__builtin_add_overflow(held, record->exported_bytes, &held) && held <= record->reserved_bytes;
 }
 
 static enum segment_result read_pools(struct reading *reading, struct segment *segment) {

@@ -153,6 +153,7 @@ static void fill_plain_pool(struct poolcuda_header *header) {
     seven->freed_live_bytes = 4 * MIB;
     if (has("odd")) pool->sequence = 4711;
     if (has("retired")) pool->retired_bytes = MIB;
+    if (has("exported")) pool->exported_bytes = MIB;
     if (has("negative")) none->freed_live_bytes = 1000 * MIB;
 }
 

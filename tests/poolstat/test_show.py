@@ -218,9 +218,10 @@ def more_freed_than_allocated_is_not_negative():
 
 @case
 def more_held_than_reserved_is_approximate():
-    with one_guest("retired") as (folder, started):
-        pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
-        expect((pool["retired_bytes"], pool["approximate"]), (MIB, True))
+    for what in "retired", "exported":
+        with one_guest(what) as (folder, started):
+            pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
+            expect((pool[f"{what}_bytes"], pool["approximate"]), (MIB, True))
 
 
 @case

@@ -178,6 +178,7 @@ static void hazard_34_an_open_block_is_nobodys_until_it_is_closed(void **state) 
         must_free(&f, block);
         assert_int_equal(asked[3], 1);
         assert_int_equal(totals_of(&f, 0).exported, 4 * MIB_BYTES);
+        assert_int_equal(figures_of_pool()->exported_bytes, 4 * MIB_BYTES);
         assert_int_equal(pool_free(f.pool, block, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE); /* a second time */
         assert_true(pool_knows_export(f.pool, 3, block));
         for (int i = 0; i < 3; i++) assert_true(must_alloc(&f, 4 * MIB_BYTES) != block);
