@@ -78,6 +78,11 @@ static CUresult refuse(const char *why) {
     return code == DEVICE_OK ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
 }
 
+static CUresult open_segment(open_function real, CUdeviceptr *out, const CUipcMemHandle *handle, unsigned int flags) {
+    const CUresult result = real(out, *handle, flags);
+    return result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1) ? real(out, *handle, flags) : result;
+}
+
 static CUresult open_block(open_function real, CUdeviceptr *out, const CUipcMemHandle *bytes, unsigned int flags) {
     struct ipc_handle handle;
     struct import_hold hold;
@@ -90,7 +95,7 @@ static CUresult open_block(open_function real, CUdeviceptr *out, const CUipcMemH
     CUdeviceptr base = 0;
     CUcontext context = NULL;
     memcpy(&segment, hold.driver_handle, sizeof segment);
-    CUresult result = real(&base, segment, flags);
+    CUresult result = open_segment(real, &base, &segment, flags);
     if (result == CUDA_SUCCESS) {
         if (process_driver()->call.context_get_current) process_driver()->call.context_get_current(&context);
         if (imports_opened(&hold, (uint64_t)base, context)) {
@@ -108,9 +113,7 @@ static CUresult open_handle(open_function real, CUdeviceptr *out, const CUipcMem
     if (!real) return PROCESS_NO_DRIVER;
     process_pool(); /* binds the driver */
     if (ipc_handle_is_ours(handle)) return open_block(real, out, handle, flags);
-    CUresult result = real(out, *handle, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1)) result = real(out, *handle, flags);
-    return result;
+    return open_segment(real, out, handle, flags);
 }
 
 CUresult entry_cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags) {
