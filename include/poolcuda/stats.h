@@ -248,7 +248,7 @@ struct poolcuda_event {
     uint64_t requested_bytes; /* what was asked: the block (oom), the segment (growth, release), given back (trim) */
     uint64_t live_bytes, cached_bytes, largest_free_bytes;
     uint64_t device_free_bytes; /* UINT64_MAX when not asked */
-    uint32_t fragmentation_ppm; /* external fragmentation, parts per million */
+    uint32_t fragmentation_ppm; /* external fragmentation of idle and ordered memory, parts per million */
     uint32_t reserved0;
     uint64_t address; /* what was freed (bad_free), else 0 */
     uint64_t reserved[5];

@@ -130,17 +130,17 @@ void figures_free(struct pool *pool, const struct block *block, enum pool_door d
 }
 
 struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_event_type type) {
-    const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+    const uint64_t ready = pool->idle_bytes + pool->ordered_bytes;
     const uint64_t largest = heap_largest(pool);
     return (struct poolcuda_event){
         .type = type,
         .device = pool->device->ordinal,
         .pool = stats_pool_number(pool->figures),
         .live_bytes = pool->live,
-        .cached_bytes = cached,
+        .cached_bytes = ready + pool->waiting_bytes,
         .largest_free_bytes = largest,
         .device_free_bytes = UINT64_MAX,
-        .fragmentation_ppm = cached ? (uint32_t)(1000000.0 * (1.0 - (double)largest / (double)cached)) : 0,
+        .fragmentation_ppm = ready ? (uint32_t)(1000000.0 * (1.0 - (double)largest / (double)ready)) : 0,
     };
 }
 

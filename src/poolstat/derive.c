@@ -68,7 +68,8 @@ void derive_counters(const struct segment_pool *pool, struct counters *counters)
 void derive_measures(const struct poolcuda_pool *figures, const struct counters *counters, struct measures *measures) {
     const uint64_t live = derive_difference(counters->alloc_live_bytes, counters->freed_live_bytes);
     const uint64_t requested = derive_difference(counters->alloc_requested_bytes, counters->freed_requested_bytes);
-    const uint64_t cached = sum(sum(figures->idle_bytes, figures->ordered_bytes), figures->waiting_bytes);
+    const uint64_t ready = sum(figures->idle_bytes, figures->ordered_bytes),
+                   cached = sum(ready, figures->waiting_bytes);
     *measures = (struct measures){
         .live_bytes = live,
         .requested_bytes = requested,
@@ -77,7 +78,7 @@ void derive_measures(const struct poolcuda_pool *figures, const struct counters 
         .hit_rate = derive_ratio(counters->hits, counters->allocs),
         .utilisation = derive_ratio(live, figures->reserved_bytes),
         .peak_utilisation = derive_ratio(figures->peak_live_bytes, figures->peak_reserved_bytes),
-        .external_fragmentation = cached == 0 ? 0 : 1 - derive_ratio(figures->largest_free_bytes, cached),
+        .external_fragmentation = ready == 0 ? 0 : 1 - derive_ratio(figures->largest_free_bytes, ready),
         .internal_fragmentation = 1 - derive_ratio(requested, live),
     };
 }

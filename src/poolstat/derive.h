@@ -9,15 +9,15 @@
 #include "segment.h"
 
 /* X(name, unit, help); unit: BYTES or RATIO (0 to 1). */
-#define DERIVE_MEASURES(X)                                                                                  \
-    X(live_bytes, BYTES, "rounded size of the blocks that the program holds")                               \
-    X(requested_bytes, BYTES, "what the program asked for in these blocks")                                 \
-    X(cached_bytes, BYTES, "free and kept for reuse: idle + ordered + waiting")                             \
-    X(stranded_bytes, BYTES, "cached bytes in segments with a block that is live, or not known to be idle") \
-    X(hit_rate, RATIO, "hits / allocs; unknown without allocations")                                        \
-    X(utilisation, RATIO, "live / reserved; unknown when nothing is reserved")                              \
-    X(peak_utilisation, RATIO, "peak live / peak reserved")                                                 \
-    X(external_fragmentation, RATIO, "1 - largest free block / all cached bytes; 0 when nothing is cached") \
+#define DERIVE_MEASURES(X)                                                                                     \
+    X(live_bytes, BYTES, "rounded size of the blocks that the program holds")                                  \
+    X(requested_bytes, BYTES, "what the program asked for in these blocks")                                    \
+    X(cached_bytes, BYTES, "free and kept for reuse: idle + ordered + waiting")                                \
+    X(stranded_bytes, BYTES, "cached bytes in segments with a block that is live, or not known to be idle")    \
+    X(hit_rate, RATIO, "hits / allocs; unknown without allocations")                                           \
+    X(utilisation, RATIO, "live / reserved; unknown when nothing is reserved")                                 \
+    X(peak_utilisation, RATIO, "peak live / peak reserved")                                                    \
+    X(external_fragmentation, RATIO, "1 - largest free block / idle and ordered bytes; 0 when there are none") \
     X(internal_fragmentation, RATIO, "1 - requested / live; unknown when nothing is live")
 
 #define DERIVE_TYPE_BYTES uint64_t

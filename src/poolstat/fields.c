@@ -107,7 +107,7 @@ static const struct field event_fields[] = {
     {"cached_bytes", "bytes", "cached at that time"},
     {"largest_free_bytes", "bytes", "largest free block at that time"},
     {"device_free_bytes", "bytes", "free memory of the GPU; null when it was not asked"},
-    {"external_fragmentation", "0 to 1", "1 - largest free block / all cached bytes"},
+    {"external_fragmentation", "0 to 1", "1 - largest free block / idle and ordered bytes"},
 };
 
 static const struct field event_type_fields[] = {POOLCUDA_EVENT_TYPES(TYPE)};

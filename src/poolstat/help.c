@@ -33,7 +33,7 @@ void help_usage(void) {
           "\n"
           "Columns (on a terminal the last ones are left out where they do not fit):\n"
           "  LIVE      held by the program, rounded     HITS     served without a driver allocation\n"
-          "  RESERVED  held from the driver             EXTFRAG  external fragmentation of CACHED\n"
+          "  RESERVED  held from the driver             EXTFRAG  external fragmentation of what is ready\n"
           "  CACHED    free and kept for reuse          NSPID    pid inside its container\n"
           "  PEAK      highest RESERVED                 ~        approximate: the process is busy\n"
           "\n"

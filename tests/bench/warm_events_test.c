@@ -84,7 +84,7 @@ static void churn_async(void) {
     }
 }
 
-static void frees_create_events_at_first_and_none_once_warm(void **state) {
+static void hazard_43_frees_create_events_at_first_and_none_once_warm(void **state) {
     (void)state;
     warm_up();
     const uint64_t warm = sim_calls("cuEventCreate");
@@ -98,7 +98,7 @@ static void frees_create_events_at_first_and_none_once_warm(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(frees_create_events_at_first_and_none_once_warm),
+    cmocka_unit_test(hazard_43_frees_create_events_at_first_and_none_once_warm),
 };
 
 TESTING_MAIN(tests)

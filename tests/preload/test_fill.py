@@ -29,12 +29,12 @@ def unfilled_memory_holds_what_was_there():
 
 
 @case
-def zero_fills_every_block_before_the_call_returns():
+def hazard_44_zero_fills_every_block_before_the_call_returns():
     filled(lines_of("zero"), "00")
 
 
 @case
-def poison_fills_every_block_before_the_call_returns():
+def hazard_44_poison_fills_every_block_before_the_call_returns():
     filled(lines_of("poison"), "ff")
 
 

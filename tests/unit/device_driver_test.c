@@ -316,7 +316,7 @@ static void assert_filled(uint64_t address, size_t bytes, uint8_t value, CUstrea
     assert_int_equal(driver.depth, 0);
 }
 
-static void a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context(void **state) {
+static void hazard_44_a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context(void **state) {
     (void)state;
     begin(NULL);
     for (int round = 0; round < 2; round++) {
@@ -518,7 +518,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_context_that_cannot_be_entered_is_the_answer),
     cmocka_unit_test(without_memory_pools_there_are_no_segments_of_theirs),
     cmocka_unit_test(streams_are_named_as_the_plain_entry_points_know_them),
-    cmocka_unit_test(a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context),
+    cmocka_unit_test(hazard_44_a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context),
     cmocka_unit_test(a_block_of_a_stream_is_filled_on_it),
     cmocka_unit_test(a_fill_harms_no_capture_and_leaves_the_threads_mode),
     cmocka_unit_test(a_release_harms_no_capture_and_leaves_the_threads_mode),

@@ -103,7 +103,68 @@ static void hazard_39_in_need_small_blocks_take_what_large_ones_leave(void **sta
     }
 }
 
+/* ---- the time of an operation ---- */
+
+enum { MOST_BLOCKS = 100000, PAIRS = 2000, ROUNDS = 15 };
+
+static double thread_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Of a free and an allocation of any of the blocks, in the best of some rounds. */
+static double time_pairs(struct fixture *f, bool async, uint64_t *blocks, size_t count) {
+    double best = 1e9;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        const double began = thread_seconds();
+        for (unsigned i = 0; i < PAIRS; i++) {
+            uint64_t *block = &blocks[below(count)];
+            give(f, async, *block);
+            *block = take(f, async, 4096);
+        }
+        const double spent = thread_seconds() - began;
+        if (spent < best) best = spent;
+    }
+    return best;
+}
+
+/* Blocks of one size, each beside another that is free, of the same size: none of the holes merge, and all are in one
+ * list. Where the time grew with what is live or free, it would a thousandfold. What it may grow by are misses of the
+ * processor's caches. */
+static void hazard_40_a_pair_costs_the_same_beside_many_blocks(void **state) {
+    (void)state;
+#ifdef POOL_CHECK_EVERY_CALL
+    skip(); /* each call looks at every block */
+#endif
+    static uint64_t blocks[2 * MOST_BLOCKS];
+    for (unsigned async = 0; async < 2; async++) {
+        double few = 0;
+        for (size_t count = 100; count <= MOST_BLOCKS; count *= 10) {
+            struct fixture f;
+            fixture_begin(&f, 65536 * MIB_BYTES, fixture_options());
+            for (size_t i = 0; i < 2 * count; i++) blocks[i] = take(&f, async, 4096);
+            for (size_t i = count; i < 2 * count; i++) {
+                const size_t odd = 2 * (i - count) + 1;
+                give(&f, async, blocks[odd]);
+                blocks[odd] = 0;
+            }
+            for (size_t i = 0; i < count; i++) blocks[i] = blocks[2 * i];
+            const double spent = time_pairs(&f, async, blocks, count);
+            if (count == 100) few = spent;
+            if (spent > 25 * few)
+                fail_msg("beside %zu blocks a pair takes %.0f ns, beside 100 %.0f", count, spent / PAIRS * 1e9,
+                         few / PAIRS * 1e9);
+            print_message("# %s, %zu live, as many free: %.0f ns a pair\n", async ? "async" : "plain", count,
+                          spent / PAIRS * 1e9);
+            for (size_t i = 0; i < count; i++) give(&f, async, blocks[i]);
+            fixture_end(&f);
+        }
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(hazard_40_a_pair_costs_the_same_beside_many_blocks),
     cmocka_unit_test(hazard_39_small_blocks_that_stay_keep_little_of_what_large_ones_leave),
     cmocka_unit_test(hazard_39_in_need_small_blocks_take_what_large_ones_leave),
 };

@@ -38,7 +38,7 @@ static void nothing_is_filled_unless_asked_for(void **state) {
     fixture_end(&f);
 }
 
-static void fresh_and_reused_blocks_are_filled_to_their_end(void **state) {
+static void hazard_44_fresh_and_reused_blocks_are_filled_to_their_end(void **state) {
     (void)state;
     static const struct {
         int fill;
@@ -101,7 +101,7 @@ static void in_another_thread(void *arg) {
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-static void a_block_is_filled_after_it_is_taken_and_without_a_lock(void **state) {
+static void hazard_44_a_block_is_filled_after_it_is_taken_and_without_a_lock(void **state) {
     (void)state;
     struct fixture f;
     begin(&f, CONFIG_FILL_ZERO);
@@ -290,9 +290,9 @@ static void a_capture_begins_after_the_fills_under_way(void **state) {
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nothing_is_filled_unless_asked_for),
-    cmocka_unit_test(fresh_and_reused_blocks_are_filled_to_their_end),
+    cmocka_unit_test(hazard_44_fresh_and_reused_blocks_are_filled_to_their_end),
     cmocka_unit_test(what_is_allocated_on_a_stream_is_filled_on_it),
-    cmocka_unit_test(a_block_is_filled_after_it_is_taken_and_without_a_lock),
+    cmocka_unit_test(hazard_44_a_block_is_filled_after_it_is_taken_and_without_a_lock),
     cmocka_unit_test(a_context_ends_after_the_fills_in_it),
     cmocka_unit_test(a_fill_that_fails_is_the_answer_and_the_block_is_free_again),
     cmocka_unit_test(a_fill_for_which_memory_ran_out_is_tried_again),

@@ -220,7 +220,7 @@ static void who_may_not_wait_gives_plain_memory_back_last(void **state) {
     }
 }
 
-static void in_need_plain_memory_goes_back_for_anybody(void **state) {
+static void hazard_41_in_need_plain_memory_goes_back_for_anybody(void **state) {
     (void)state;
     struct fixture f;
     begin_with(&f, 50 * MIB_BYTES, fixture_options());
@@ -230,7 +230,7 @@ static void in_need_plain_memory_goes_back_for_anybody(void **state) {
     end(&f);
 }
 
-static void what_has_passed_is_not_waited_for_in_need(void **state) {
+static void hazard_41_what_has_passed_is_not_waited_for_in_need(void **state) {
     (void)state;
     for (unsigned limited = 0; limited < 2; limited++) {
         struct fixture f;
@@ -571,8 +571,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_freed_by_cudafree_is_given_back_by_the_round),
     cmocka_unit_test(headroom_is_made_whole_only_by_a_free_that_waits),
     cmocka_unit_test(who_may_not_wait_gives_plain_memory_back_last),
-    cmocka_unit_test(in_need_plain_memory_goes_back_for_anybody),
-    cmocka_unit_test(what_has_passed_is_not_waited_for_in_need),
+    cmocka_unit_test(hazard_41_in_need_plain_memory_goes_back_for_anybody),
+    cmocka_unit_test(hazard_41_what_has_passed_is_not_waited_for_in_need),
     cmocka_unit_test(one_wait_in_need_serves_all_pools),
     cmocka_unit_test(segments_become_one_where_nobody_waits_for_that),
     cmocka_unit_test(a_segment_whose_stream_ends_meanwhile_waits),

@@ -12,7 +12,7 @@ static void cache_two_segments(struct fixture *f, size_t one, size_t other) {
     must_free(f, b);
 }
 
-static void growth_shrinks_to_what_is_needed(void **state) {
+static void hazard_41_growth_shrinks_to_what_is_needed(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 6 * MIB_BYTES, fixture_options()); /* less than one ordinary segment */
@@ -21,7 +21,7 @@ static void growth_shrinks_to_what_is_needed(void **state) {
     fixture_end(&f);
 }
 
-static void free_segments_go_back_and_the_driver_is_asked_again(void **state) {
+static void hazard_41_free_segments_go_back_and_the_driver_is_asked_again(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 100 * MIB_BYTES, fixture_options());
@@ -33,7 +33,7 @@ static void free_segments_go_back_and_the_driver_is_asked_again(void **state) {
     fixture_end(&f);
 }
 
-static void segments_with_live_blocks_never_go_back(void **state) {
+static void hazard_41_segments_with_live_blocks_never_go_back(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 100 * MIB_BYTES, fixture_options());
@@ -47,7 +47,7 @@ static void segments_with_live_blocks_never_go_back(void **state) {
     fixture_end(&f);
 }
 
-static void waiting_blocks_are_waited_for_before_failing(void **state) {
+static void hazard_41_waiting_blocks_are_waited_for_before_failing(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
@@ -100,20 +100,28 @@ static void a_large_idle_block_beside_a_live_one_serves_in_need(void **state) {
     fixture_end(&f);
 }
 
-static void failure_tells_its_reason(void **state) {
+static void hazard_41_failure_tells_its_reason(void **state) {
     (void)state;
+    struct pool_options options = fixture_options();
     struct fixture f;
-    fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
+    options.headroom_bytes = MIB_BYTES; /* so that the device is asked for what is free */
+    fixture_begin(&f, 64 * MIB_BYTES, options);
     must_alloc(&f, 40 * MIB_BYTES);
+    must_free(&f, must_alloc(&f, 7 * MIB_BYTES)); /* idle: 16 MiB but for the next */
+    must_alloc(&f, 4 * MIB_BYTES);
     uint64_t address = 99;
     assert_int_equal(pool_alloc(f.pool, 40 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
     struct poolcuda_event event = last_event(POOLCUDA_EVENT_oom);
     assert_int_equal(event.requested_bytes, 40 * MIB_BYTES);
-    assert_int_equal(event.live_bytes, 40 * MIB_BYTES);
+    assert_int_equal(event.live_bytes, 44 * MIB_BYTES);
+    assert_int_equal(event.cached_bytes, 12 * MIB_BYTES);
+    assert_int_equal(event.largest_free_bytes, 12 * MIB_BYTES);
+    assert_int_equal(event.fragmentation_ppm, 0);
+    assert_int_equal(event.device_free_bytes, 8 * MIB_BYTES);
     assert_int_equal(event.reason, POOLCUDA_OOM_DRIVER);
     assert_int_equal(pool_alloc(f.pool, SIZE_MAX, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
     assert_int_equal(pool_alloc(f.pool, SIZE_MAX / 2, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
-    must_alloc(&f, 20 * MIB_BYTES); /* and the pool works on */
+    must_alloc(&f, 12 * MIB_BYTES); /* and the pool works on */
     fixture_end(&f);
 }
 
@@ -128,7 +136,7 @@ static void an_absurd_request_gives_nothing_back(void **state) {
     fixture_end(&f);
 }
 
-static void the_limit_refuses_only_after_cached_memory_went_back(void **state) {
+static void hazard_41_the_limit_refuses_only_after_cached_memory_went_back(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
     options.limit_bytes = 64 * MIB_BYTES;
@@ -191,7 +199,7 @@ static void what_a_reset_took_counts_nothing_towards_the_limit(void **state) {
 }
 
 /* Three free segments that are too little together to be given up for 100 MiB, which the limit leaves 80 for. */
-static void the_smallest_segment_that_covers_goes_back(void **state) {
+static void hazard_41_the_smallest_segment_that_covers_goes_back(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
     options.limit_bytes = 252 * MIB_BYTES;
@@ -214,7 +222,7 @@ static bool any_is_primary(void *self, struct device_context context) {
     return true;
 }
 
-static void of_two_pools_of_a_device_the_better_segment_goes_back(void **state) {
+static void hazard_41_of_two_pools_of_a_device_the_better_segment_goes_back(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
     options.limit_bytes = 252 * MIB_BYTES;
@@ -253,7 +261,7 @@ static void a_closed_pool_keeps_its_segments_and_stops_nobody(void **state) {
     fixture_end(&f);
 }
 
-static void what_waits_in_another_pool_of_the_device_is_waited_for(void **state) {
+static void hazard_41_what_waits_in_another_pool_of_the_device_is_waited_for(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
@@ -269,7 +277,7 @@ static void what_waits_in_another_pool_of_the_device_is_waited_for(void **state)
     fixture_end(&f);
 }
 
-static void headroom_is_left_free_by_growth(void **state) {
+static void hazard_45_headroom_is_left_free_by_growth(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
     options.headroom_bytes = 32 * MIB_BYTES;
@@ -283,7 +291,7 @@ static void headroom_is_left_free_by_growth(void **state) {
     fixture_end(&f);
 }
 
-static void cached_memory_goes_back_before_headroom_is_touched(void **state) {
+static void hazard_45_cached_memory_goes_back_before_headroom_is_touched(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
     options.headroom_bytes = 32 * MIB_BYTES;
@@ -317,7 +325,7 @@ static void nothing_goes_back_in_a_capture(void **state) {
     fixture_end(&f);
 }
 
-static void headroom_is_made_whole_again_by_frees(void **state) {
+static void hazard_45_headroom_is_made_whole_again_by_frees(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
     options.headroom_bytes = 32 * MIB_BYTES;
@@ -598,27 +606,27 @@ static void a_bound_that_the_user_set_is_kept(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(growth_shrinks_to_what_is_needed),
-    cmocka_unit_test(free_segments_go_back_and_the_driver_is_asked_again),
-    cmocka_unit_test(segments_with_live_blocks_never_go_back),
-    cmocka_unit_test(waiting_blocks_are_waited_for_before_failing),
+    cmocka_unit_test(hazard_41_growth_shrinks_to_what_is_needed),
+    cmocka_unit_test(hazard_41_free_segments_go_back_and_the_driver_is_asked_again),
+    cmocka_unit_test(hazard_41_segments_with_live_blocks_never_go_back),
+    cmocka_unit_test(hazard_41_waiting_blocks_are_waited_for_before_failing),
     cmocka_unit_test(the_other_devices_memory_is_left_alone),
     cmocka_unit_test(a_large_free_segment_goes_back_for_a_small_one),
     cmocka_unit_test(a_large_idle_block_beside_a_live_one_serves_in_need),
-    cmocka_unit_test(failure_tells_its_reason),
+    cmocka_unit_test(hazard_41_failure_tells_its_reason),
     cmocka_unit_test(an_absurd_request_gives_nothing_back),
-    cmocka_unit_test(the_limit_refuses_only_after_cached_memory_went_back),
+    cmocka_unit_test(hazard_41_the_limit_refuses_only_after_cached_memory_went_back),
     cmocka_unit_test(the_limit_can_be_reached_and_not_passed),
     cmocka_unit_test(a_request_that_failed_counts_nothing_towards_the_limit),
     cmocka_unit_test(what_a_reset_took_counts_nothing_towards_the_limit),
-    cmocka_unit_test(the_smallest_segment_that_covers_goes_back),
-    cmocka_unit_test(of_two_pools_of_a_device_the_better_segment_goes_back),
+    cmocka_unit_test(hazard_41_the_smallest_segment_that_covers_goes_back),
+    cmocka_unit_test(hazard_41_of_two_pools_of_a_device_the_better_segment_goes_back),
     cmocka_unit_test(a_closed_pool_keeps_its_segments_and_stops_nobody),
-    cmocka_unit_test(what_waits_in_another_pool_of_the_device_is_waited_for),
-    cmocka_unit_test(headroom_is_left_free_by_growth),
-    cmocka_unit_test(cached_memory_goes_back_before_headroom_is_touched),
+    cmocka_unit_test(hazard_41_what_waits_in_another_pool_of_the_device_is_waited_for),
+    cmocka_unit_test(hazard_45_headroom_is_left_free_by_growth),
+    cmocka_unit_test(hazard_45_cached_memory_goes_back_before_headroom_is_touched),
     cmocka_unit_test(nothing_goes_back_in_a_capture),
-    cmocka_unit_test(headroom_is_made_whole_again_by_frees),
+    cmocka_unit_test(hazard_45_headroom_is_made_whole_again_by_frees),
     cmocka_unit_test(an_odd_segment_size_is_rounded_up),
     cmocka_unit_test(only_retries_are_counted_as_retries),
     cmocka_unit_test(trim_bounds_what_stays_cached),

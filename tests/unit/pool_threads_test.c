@@ -159,7 +159,7 @@ static void hit_in_another_thread(void *arg) {
     pthread_join(thread, NULL); /* never comes back if a lock is held across the driver's call */
 }
 
-static void hits_go_on_while_another_thread_is_in_the_driver(void **state) {
+static void hazard_42_hits_go_on_while_another_thread_is_in_the_driver(void **state) {
     (void)state;
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
@@ -281,7 +281,7 @@ static void a_free_waits_for_the_outcome_of_a_reset(void **state) {
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_block_has_two_owners),
     cmocka_unit_test(resets_beside_allocations_lose_nothing),
-    cmocka_unit_test(hits_go_on_while_another_thread_is_in_the_driver),
+    cmocka_unit_test(hazard_42_hits_go_on_while_another_thread_is_in_the_driver),
     cmocka_unit_test(of_two_frees_at_once_one_succeeds),
     cmocka_unit_test(a_close_waits_for_who_is_in_the_driver),
     cmocka_unit_test(a_free_waits_for_the_outcome_of_a_reset),

@@ -8,7 +8,6 @@
 
 #include "driver.h"
 
-/* Names of kernels made from templates are thousands of characters long. */
 enum { MODULE_MAX = 65536, FUNCTION_MAX = 1 << 16, NAME_BYTES = 8000 };
 
 /* A module of one context, or a library of all (context NULL). */
@@ -24,7 +23,7 @@ struct function {
     struct handle handle;
     struct module *module;
     struct function *next; /* of the module */
-    char name[NAME_BYTES];
+    char *name;            /* of one made from templates thousands of characters long */
 };
 
 static struct handle_table module_table = HANDLE_TABLE(struct module, MODULE_MAX, false);
@@ -80,6 +79,7 @@ static void module_discard(struct module *module) {
         struct function *const function = module->functions;
         module->functions = function->next;
         handle_kill(function);
+        free(function->name);
         handle_release(&function_table, function);
     }
     if (module->following != NULL) module->following->previous = module->previous;
@@ -120,10 +120,14 @@ DRIVER_CALL(cuLibraryUnload, (CUlibrary library), module_unload(thread, library)
 static struct function *function_in(struct module *module, const char *name) {
     for (struct function *function = module->functions; function != NULL; function = function->next)
         if (strcmp(function->name, name) == 0) return function;
-    struct function *const function = handle_new(&function_table);
-    if (function == NULL) return NULL;
+    char *const copy = strdup(name);
+    struct function *const function = copy != NULL ? handle_new(&function_table) : NULL;
+    if (function == NULL) {
+        free(copy);
+        return NULL;
+    }
     function->module = module;
-    strcpy(function->name, name);
+    function->name = copy;
     function->next = module->functions;
     module->functions = function;
     handle_publish(function);
