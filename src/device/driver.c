@@ -231,17 +231,6 @@ int device_driver_ordinal(struct device_driver *driver, void *context) {
     return found.ordinal;
 }
 
-void *device_driver_primary(struct device_driver *driver, int ordinal) {
-    unsigned int flags = 0;
-    int active = 0;
-    /* Retaining an inactive primary context would create it. */
-    if (driver->call.primary_get_state(ordinal, &flags, &active) != CUDA_SUCCESS || !active) return NULL;
-    CUcontext primary = NULL;
-    if (driver->call.primary_retain(&primary, ordinal) != CUDA_SUCCESS) return NULL;
-    driver->call.primary_release(ordinal);
-    return primary;
-}
-
 static bool context_primary(void *self, struct device_context context) {
     return device_driver_primary(driver_of(self), context.ordinal) == context.handle;
 }

@@ -61,6 +61,7 @@ struct driver_functions {
 };
 
 #define DRIVER_CONTEXTS 32
+#define DRIVER_DEVICES 64 /* those whose primary contexts are known */
 
 struct live_context; /* driver_fences.c */
 struct known_stream; /* driver_streams.c */
@@ -85,13 +86,22 @@ struct device_driver {
     /* Contexts that live, their events and the fences made of them. live_lock guards them and is held across no driver
      * call; whoever is in the driver with an event is counted in `users`, and a context ends only when nobody is. */
     pthread_mutex_t live_lock;
-    pthread_cond_t live_changed; /* users became 0 */
+    pthread_cond_t live_changed; /* a count of who is in the driver became 0 */
     struct live_context *live;
     struct device_fence *spare_fences;
     unsigned users, closing; /* closing: contexts that are ending */
     _Atomic unsigned live_count;
     uint64_t next_serial;
     _Atomic uint64_t reached_by[64]; /* for each device, the others that were given access to its memory: a bit each */
+
+    /* Primary contexts. Guarded by live_lock. */
+    struct driver_primary {
+        void *handle;       /* NULL: not known */
+        unsigned held;      /* retains seen, less releases begun: so many hold it at least */
+        unsigned releasing; /* releases in the driver that cannot be the last */
+        unsigned ending;    /* ends that may be */
+        unsigned asking;    /* retains of our own, taken back at once */
+    } primaries[DRIVER_DEVICES];
 
     /* Streams whose creation was seen. */
     pthread_mutex_t streams_lock;
@@ -142,11 +152,41 @@ bool device_driver_context_green(struct device_driver *driver, const void *handl
 /* A number for each life of a live context, 0 when it is not known. */
 uint64_t device_driver_context_serial(struct device_driver *driver, const void *handle);
 
+/* The program uses a context once more (cuCtxAttach). It is about to use it once less (cuCtxDetach): true when it ends
+ * with that; else, after the real call, device_driver_context_detached. */
+void device_driver_context_attached(struct device_driver *driver, const void *handle);
+bool device_driver_context_detaching(struct device_driver *driver, const void *handle);
+void device_driver_context_detached(struct device_driver *driver, const void *handle, bool done);
+
+/* Under live_lock: wait until live_changed. */
+void device_driver_await_change(struct device_driver *driver);
+
 /* ---- driver_pools.c: memory pools that the program may export ---- */
 
 /* A memory pool was made, or is about to end (false). Whether it could be exported until now. */
 bool device_driver_pool_set_exportable(const void *memory_pool, bool can_be);
 bool device_driver_pool_exportable(const void *memory_pool);
+
+/* ---- driver_primaries.c: primary contexts ---- */
+
+bool device_driver_primary_active(struct device_driver *driver, int ordinal);
+
+/* The handle of a device's primary context, NULL when it is inactive. Never keeps the context alive past the program's
+ * last release. DEVICE_NOT_READY: an end of it is under way, which was not to be waited for. */
+int device_driver_primary_find(struct device_driver *driver, int ordinal, bool wait, void **handle);
+
+/* The same without a wait; NULL also for DEVICE_NOT_READY. */
+void *device_driver_primary(struct device_driver *driver, int ordinal);
+
+/* The program has retained it. */
+void device_driver_primary_retained(struct device_driver *driver, int ordinal, void *handle);
+
+/* The program is about to release or reset it, or to destroy what else holds it. False: others hold it, and it does not
+ * end with that, as far as we know. Then, after the real call, device_driver_primary_ended with the same answer;
+ * `gone`: the life that it had is over. */
+enum primary_end { PRIMARY_RELEASE, PRIMARY_RESET, PRIMARY_GREEN };
+bool device_driver_primary_ending(struct device_driver *driver, int ordinal, enum primary_end how);
+void device_driver_primary_ended(struct device_driver *driver, int ordinal, bool may_end, bool gone);
 
 /* ---- driver_streams.c: which stream is which ---- */
 
@@ -183,9 +223,6 @@ uint64_t device_driver_context_id(struct device_driver *driver, void *handle);
 
 /* The device of a live context, -1 when the driver does not tell. */
 int device_driver_ordinal(struct device_driver *driver, void *context);
-
-/* Handle of a device's primary context, NULL when it is inactive. */
-void *device_driver_primary(struct device_driver *driver, int ordinal);
 
 /* A context may have gone: whatever comes back under its handle may belong to another device. */
 void device_driver_forget_contexts(struct device_driver *driver);

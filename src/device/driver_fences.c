@@ -23,9 +23,10 @@ struct live_context {
     uint64_t serial;
     enum live_kind kind;
     bool gone;
-    unsigned closing; /* ends that are under way */
-    unsigned users;   /* waits for it that are under way */
-    unsigned parts;   /* fences' parts that refer to it: it is freed with the last, once gone */
+    unsigned closing;  /* ends that are under way */
+    unsigned users;    /* waits for it, and uses less of it, that are under way */
+    unsigned attached; /* uses beyond the one that its creation was */
+    unsigned parts;    /* fences' parts that refer to it: it is freed with the last, once gone */
     struct spare_event *spare;
 };
 
@@ -80,7 +81,7 @@ static void users_leave(struct device_driver *driver) {
     if (--driver->users == 0 && driver->closing) pthread_cond_broadcast(&driver->live_changed);
 }
 
-static void await_change(struct device_driver *driver) {
+void device_driver_await_change(struct device_driver *driver) {
     /* A thread that was cancelled here would take the lock with it. */
     int cancel_state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
@@ -147,7 +148,7 @@ void device_driver_context_closing(struct device_driver *driver, const void *han
     if (live) {
         live->closing++;
         driver->closing++;
-        while (driver->users || live->users) await_change(driver);
+        while (driver->users || live->users) device_driver_await_change(driver);
     }
     pthread_mutex_unlock(&driver->live_lock);
 }
@@ -203,6 +204,33 @@ uint64_t device_driver_context_serial(struct device_driver *driver, const void *
     return serial;
 }
 
+void device_driver_context_attached(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context *live = find(driver, handle);
+    if (live) live->attached++;
+    pthread_mutex_unlock(&driver->live_lock);
+}
+
+bool device_driver_context_detaching(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context *live = find(driver, handle);
+    const bool ends = !live || !live->attached;
+    if (!ends) {
+        live->attached--;
+        live->users++; /* whoever ends it waits for that */
+    }
+    pthread_mutex_unlock(&driver->live_lock);
+    return ends;
+}
+
+void device_driver_context_detached(struct device_driver *driver, const void *handle, bool done) {
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context *live = find(driver, handle);
+    if (live && !done) live->attached++;
+    if (live && --live->users == 0 && live->closing) pthread_cond_broadcast(&driver->live_changed);
+    pthread_mutex_unlock(&driver->live_lock);
+}
+
 void device_driver_access_given(struct device_driver *driver, int owner, int user) {
     if (user < 0 || user >= 64) return;
     for (int i = 0; i < 64; i++)
@@ -237,17 +265,19 @@ static bool knows_primary(struct device_driver *driver, int ordinal) {
     return live != NULL;
 }
 
-/* Primary contexts may have come to life by calls that no hook sees. False when host memory ran out. */
-static bool find_primaries(struct device_driver *driver) {
+/* Primary contexts may have come to life by calls that no hook sees. DEVICE_OUT_OF_MEMORY: of the host; or, without
+ * `wait`, DEVICE_NOT_READY: one of them may be about to end. */
+static int find_primaries(struct device_driver *driver, bool wait) {
     int count = 0;
-    if (!driver->call.device_count || driver->call.device_count(&count) != CUDA_SUCCESS) return true;
+    if (!driver->call.device_count || driver->call.device_count(&count) != CUDA_SUCCESS) return DEVICE_OK;
     for (int ordinal = 0; ordinal < count; ordinal++) {
         if (knows_primary(driver, ordinal)) continue;
-        void *primary = device_driver_primary(driver, ordinal);
-        struct device_context context = {primary, ordinal};
-        if (primary && !device_driver_context_known(driver, context, LIVE_PRIMARY)) return false;
+        struct device_context context = {NULL, ordinal};
+        const int result = device_driver_primary_find(driver, ordinal, wait, &context.handle);
+        if (result != DEVICE_OK) return result;
+        if (context.handle && !device_driver_context_known(driver, context, LIVE_PRIMARY)) return DEVICE_OUT_OF_MEMORY;
     }
-    return true;
+    return DEVICE_OK;
 }
 
 /* A context with such an error does no more work until it is reset. */
@@ -258,8 +288,7 @@ static bool has_failed(int code) {
 
 static int synchronize_all(void *self) {
     struct device_driver *driver = driver_of(self);
-    if (!find_primaries(driver)) return DEVICE_OUT_OF_MEMORY;
-    int result = DEVICE_OK;
+    int result = find_primaries(driver, true);
     uint64_t done = 0;
     pthread_mutex_lock(&driver->live_lock);
     while (result == DEVICE_OK) {
@@ -269,7 +298,7 @@ static int synchronize_all(void *self) {
             if (live->kind != LIVE_GREEN && live->serial > done && (!next || live->serial < next->serial)) next = live;
         if (!next) break;
         if (next->closing) {
-            await_change(driver); /* it is gone soon, or stays after all */
+            device_driver_await_change(driver); /* it is gone soon, or stays after all */
             continue;
         }
         done = next->serial;
@@ -386,9 +415,9 @@ static bool fences_supported(void *self) {
 static int fence_record(void *self, struct device_fence **out) {
     struct device_driver *driver = driver_of(self);
     if (!fences_supported(self)) return DEVICE_NOT_SUPPORTED;
-    if (!find_primaries(driver)) return DEVICE_OUT_OF_MEMORY;
     struct device_fence *fence;
-    int result = fence_begin(driver, NULL, &fence);
+    int result = find_primaries(driver, false);
+    if (result == DEVICE_OK) result = fence_begin(driver, NULL, &fence);
     if (result != DEVICE_OK) return result;
     for (unsigned i = 0; i < fence->count && result == DEVICE_OK; i++) {
         struct fence_part *part = &fence->parts[i];

@@ -34,7 +34,17 @@ CUresult entry_cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned int
 
 CUresult entry_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     STARVED_CALL(device, cuDevicePrimaryCtxRetain, (context, device));
-    return known(result, context, device, LIVE_PRIMARY);
+    result = known(result, context, device, LIVE_PRIMARY);
+    if (result == CUDA_SUCCESS && context && process_pool())
+        device_driver_primary_retained(process_driver(), device, *context);
+    return result;
+}
+
+CUresult entry_cuCtxAttach(CUcontext *context, unsigned int flags) {
+    if (!symbols_driver() || !REAL(cuCtxAttach)) return PROCESS_NO_DRIVER;
+    const CUresult result = known(REAL(cuCtxAttach)(context, flags), context, -1, LIVE_FOUND);
+    if (result == CUDA_SUCCESS && context && process_pool()) device_driver_context_attached(process_driver(), *context);
+    return result;
 }
 
 CUresult entry_cuCtxFromGreenCtx(CUcontext *context, void *green) {
@@ -70,49 +80,75 @@ static void settled(struct pool_system *pool, const void *context, bool gone) {
     pool_streams_settled(pool, context, gone);
 }
 
-static CUresult end_primary(end_device_function real, CUdevice device, bool reset) {
+/* The same for a device's primary context, and its pool. */
+static void close_primary(struct pool_system *pool, CUdevice device, const void *context) {
+    pool_context_close(pool, device, NULL);
+    closing(pool, context);
+}
+
+static void settle_primary(struct pool_system *pool, CUdevice device, void *context, bool gone) {
+    gone = gone && context;
+    if (gone) device_driver_note_ended(context);
+    if (gone) captures_forget_context(pool, context);
+    settled(pool, context, gone);
+    pool_context_settle(pool, device, NULL);
+    if (gone) ipc_context_gone(pool, context);
+    device_driver_note_ended(NULL);
+}
+
+/* Is the life of a device's primary context over, that it had under this handle and number? Another thread may have
+ * brought it back meanwhile. */
+static bool primary_gone(struct device_driver *driver, int device, void *context, uint64_t id) {
+    return !device_driver_primary_active(driver, device) || (id && device_driver_context_id(driver, context) != id);
+}
+
+static CUresult end_primary(end_device_function real, CUdevice device, enum primary_end how) {
     struct pool_system *pool = process_pool();
     if (!pool) return real(device);
     struct device_driver *driver = process_driver();
+    const bool reset = how == PRIMARY_RESET;
     void *context = device_driver_primary(driver, device);
     const uint64_t id = device_driver_context_id(driver, context);
-    pool_context_close(pool, device, NULL);
-    closing(pool, context);
+    /* While others hold it nobody is waited for: who is in the driver may wait for what the calling thread does next.
+     */
+    const bool may_end = device_driver_primary_ending(driver, device, how);
+    CUresult result = may_end ? CUDA_SUCCESS : real(device);
+    bool gone = !may_end && primary_gone(driver, device, context, id);
+    if (!may_end) device_driver_primary_ended(driver, device, false, gone);
+    if (!may_end && !gone) return result;
+
+    close_primary(pool, device, context);
     if (reset) device_driver_note_reset(driver, device, false);
-    const CUresult result = real(device);
+    if (may_end) result = real(device);
     device_driver_forget_contexts(driver);
     if (reset && result == CUDA_SUCCESS) device_driver_note_reset(driver, device, true);
-    /* Another thread may have brought it back meanwhile. */
-    const bool gone = result == CUDA_SUCCESS && (reset || !device_driver_primary(driver, device) ||
-                                                 (id && device_driver_context_id(driver, context) != id));
-    if (context && gone) device_driver_note_ended(context);
-    if (context && gone) captures_forget_context(pool, context);
-    settled(pool, context, gone);
-    pool_context_settle(pool, device, NULL);
-    if (context && gone) ipc_context_gone(pool, context);
-    device_driver_note_ended(NULL);
+    if (may_end) {
+        gone = result == CUDA_SUCCESS && (reset || primary_gone(driver, device, context, id));
+        device_driver_primary_ended(driver, device, true, gone);
+    }
+    settle_primary(pool, device, context, gone);
     if (reset) device_driver_note_reset(driver, device, false);
     return result;
 }
 
 CUresult entry_cuDevicePrimaryCtxReset(CUdevice device) {
     if (!symbols_driver() || !REAL(cuDevicePrimaryCtxReset)) return PROCESS_NO_DRIVER;
-    return end_primary(REAL(cuDevicePrimaryCtxReset), device, true);
+    return end_primary(REAL(cuDevicePrimaryCtxReset), device, PRIMARY_RESET);
 }
 
 CUresult entry_cuDevicePrimaryCtxReset_v2(CUdevice device) {
     if (!symbols_driver() || !REAL(cuDevicePrimaryCtxReset_v2)) return PROCESS_NO_DRIVER;
-    return end_primary(REAL(cuDevicePrimaryCtxReset_v2), device, true);
+    return end_primary(REAL(cuDevicePrimaryCtxReset_v2), device, PRIMARY_RESET);
 }
 
 CUresult entry_cuDevicePrimaryCtxRelease(CUdevice device) {
     if (!symbols_driver() || !REAL(cuDevicePrimaryCtxRelease)) return PROCESS_NO_DRIVER;
-    return end_primary(REAL(cuDevicePrimaryCtxRelease), device, false);
+    return end_primary(REAL(cuDevicePrimaryCtxRelease), device, PRIMARY_RELEASE);
 }
 
 CUresult entry_cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     if (!symbols_driver() || !REAL(cuDevicePrimaryCtxRelease_v2)) return PROCESS_NO_DRIVER;
-    return end_primary(REAL(cuDevicePrimaryCtxRelease_v2), device, false);
+    return end_primary(REAL(cuDevicePrimaryCtxRelease_v2), device, PRIMARY_RELEASE);
 }
 
 static CUresult end_context(end_context_function real, CUcontext context) {
@@ -144,7 +180,11 @@ CUresult entry_cuCtxDestroy_v2(CUcontext context) {
 
 CUresult entry_cuCtxDetach(CUcontext context) {
     if (!symbols_driver() || !REAL(cuCtxDetach)) return PROCESS_NO_DRIVER;
-    return end_context(REAL(cuCtxDetach), context);
+    if (!process_pool() || device_driver_context_detaching(process_driver(), context))
+        return end_context(REAL(cuCtxDetach), context);
+    const CUresult result = REAL(cuCtxDetach)(context);
+    device_driver_context_detached(process_driver(), context, result == CUDA_SUCCESS);
+    return result;
 }
 
 /* Its memory is its device's primary context's, which may end with it. Its work goes on, and its streams are no more.
@@ -159,18 +199,20 @@ CUresult entry_cuGreenCtxDestroy(void *green) {
     device_driver_context_known(driver, (struct device_context){context, -1}, LIVE_GREEN);
     const int device = device_driver_ordinal(driver, context);
     void *primary = device_driver_primary(driver, device);
+    const uint64_t id = device_driver_context_id(driver, primary);
     device_driver_streams_gone(driver, context);
     pool_context_streams_end(pool, context);
-    pool_context_close(pool, device, NULL);
-    closing(pool, primary);
+    const bool may_end = device_driver_primary_ending(driver, device, PRIMARY_GREEN);
+    if (may_end) close_primary(pool, device, primary);
     device_driver_context_closing(driver, context);
     const CUresult result = REAL(cuGreenCtxDestroy)(green);
     device_driver_forget_contexts(driver);
-    const bool gone = result == CUDA_SUCCESS, primary_gone = gone && !device_driver_primary(driver, device);
+    const bool gone = result == CUDA_SUCCESS, ended = gone && primary_gone(driver, device, primary, id);
+    device_driver_primary_ended(driver, device, may_end, ended);
     if (gone) captures_forget_context(pool, context);
-    if (primary && primary_gone) captures_forget_context(pool, primary);
     device_driver_context_settled(driver, context, gone);
-    settled(pool, primary, primary_gone);
-    pool_context_settle(pool, device, NULL);
+    if (!may_end && !ended) return result;
+    if (!may_end) close_primary(pool, device, primary); /* it was released behind our back */
+    settle_primary(pool, device, primary, ended);
     return result;
 }

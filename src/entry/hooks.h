@@ -219,6 +219,7 @@
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, ENTRY_LEGACY,                                    \
       (CUcontext * context, CUdevice device))                                                                      \
     X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, ENTRY_LEGACY, (CUcontext context, unsigned int flags)) \
+    X(cuCtxAttach, "cuCtxAttach", 2000, ENTRY_LEGACY, (CUcontext * context, unsigned int flags))                   \
     X(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ENTRY_LEGACY, (CUcontext * context, void *green))             \
     X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, ENTRY_LEGACY, (CUdevice device))                   \
     X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, ENTRY_LEGACY, (CUdevice device))               \

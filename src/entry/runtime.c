@@ -147,7 +147,9 @@ int entry_cudaMalloc(void **out, size_t bytes) {
 static bool answer_free(const struct runtime *runtime, enum mark_call call, uint64_t address, bool asked, int code) {
     enum mark_kind kind = MARK_AGAIN;
     if (asked && code == POOL_PASS) kind = after_pass(runtime);
-    if (asked && code != POOL_PASS && code != DEVICE_INVALID_CONTEXT) {
+    /* A missing or dead context is made by the runtime. */
+    const bool again = code == DEVICE_INVALID_CONTEXT || code == DEVICE_CONTEXT_DESTROYED;
+    if (asked && code != POOL_PASS && !again) {
         if (!door_below(runtime)) return true;
         kind = MARK_ANSWER;
     }

@@ -311,12 +311,17 @@ static struct pool *free_begin(struct pool_system *system, uint64_t address, enu
         *code = free_foreign(system, address, door);
         return NULL;
     }
+    const struct device_ops *ops = system->ops;
     *context = NULL;
-    *code = system->ops->current_handle(system->ops->self, context);
-    if (__builtin_expect(*code == DEVICE_OK && *context, 1)) return pool;
+    *code = ops->current_handle(ops->self, context);
+    if (__builtin_expect(*code == DEVICE_OK && *context == pool->source.context.handle && *context, 1)) return pool;
     /* The driver's own answer, without asking it: it would free what is ours. */
-    if (*code == DEVICE_OK) *code = DEVICE_INVALID_CONTEXT;
-    return NULL;
+    if (*code == DEVICE_OK && !*context) *code = DEVICE_INVALID_CONTEXT;
+    if (*code != DEVICE_OK) return NULL;
+    /* The pool lives on; the current context may be a dead one. */
+    struct device_context current;
+    *code = ops->context_current(ops->self, &current);
+    return *code == DEVICE_OK ? pool : NULL;
 }
 
 /* With pool->lock: the live block at `address`, out of the table; or NULL, the lock given up, and *code the answer. */

@@ -65,8 +65,9 @@ int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_str
  * contexts can reach it given out again once a fence has passed; with `free_event` returns at once, and the block waits
  * for a fence. A block of the async kind: returns at once, as the driver does. 0; POOL_PASS when the address lies in
  * none of our segments (0 included); DEVICE_INVALID_VALUE when it lies in one and is no live block;
- * DEVICE_INVALID_CONTEXT when it is ours and the thread has no current context; the code of a failed wait (the block is
- * then retired: never given out again); while a stream captures the driver's refusal of a free (nothing is done). */
+ * DEVICE_INVALID_CONTEXT when it is ours and the thread has no current context, or what the driver says of a dead one;
+ * the code of a failed wait (the block is then retired: never given out again); while a stream captures the driver's
+ * refusal of a free (nothing is done). */
 int pool_free(struct pool_system *system, uint64_t address, enum pool_door door);
 
 /* Free in the order of `stream`, either kind. Answers as pool_free; or the driver's answer for a stream that is none;

@@ -260,6 +260,30 @@ static CUresult context_destroy(struct thread *thread, CUcontext handle) {
 DRIVER_CALL(cuCtxDestroy, (CUcontext context), context_destroy(thread, context))
 DRIVER_CALL(cuCtxDestroy_v2, (CUcontext context), context_destroy(thread, context))
 
+/* The old interface counts the uses of a created context. */
+
+static CUresult context_attach(const struct thread *thread, CUcontext *handle, unsigned flags) {
+    struct context *context;
+    const CUresult result = context_current(thread, &context);
+    if (result != CUDA_SUCCESS) return result;
+    if (handle == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (thread->current->primary || thread->current->green != NULL) return CUDA_ERROR_INVALID_CONTEXT;
+    atomic_fetch_add(&context->attached, 1);
+    *handle = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+DRIVER_CALL(cuCtxAttach, (CUcontext * context, unsigned flags), context_attach(thread, context, flags))
+
+static CUresult context_detach(struct thread *thread, CUcontext handle) {
+    struct context *const context = (struct context *)handle;
+    if (handle == NULL || thread->current != context) return CUDA_ERROR_INVALID_CONTEXT;
+    unsigned attached = atomic_load(&context->attached);
+    while (attached > 0)
+        if (atomic_compare_exchange_weak(&context->attached, &attached, attached - 1)) return CUDA_SUCCESS;
+    return context_destroy(thread, handle);
+}
+DRIVER_CALL(cuCtxDetach, (CUcontext context), context_detach(thread, context))
+
 /* Questions about a context. */
 
 static CUresult context_get_device(const struct thread *thread, CUdevice *device, CUcontext handle) {

@@ -302,9 +302,10 @@ struct context {
     unsigned api_version;
     _Atomic(unsigned) flags;
     _Atomic(bool) active;
-    _Atomic(int) error;   /* sticky: the answer of every later call */
-    _Atomic(uint64_t) id; /* never reused; a new one when a primary context comes back */
-    unsigned retains;     /* primary; primary_lock */
+    _Atomic(int) error;         /* sticky: the answer of every later call */
+    _Atomic(uint64_t) id;       /* never reused; a new one when a primary context comes back */
+    unsigned retains;           /* primary; primary_lock */
+    _Atomic(unsigned) attached; /* created: uses beyond the first */
     _Atomic(size_t) limits[CONTEXT_LIMITS];
     _Atomic(uint32_t) peers; /* devices whose memory it may use: a bit each */
 
