@@ -456,7 +456,8 @@ static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, b
     struct aftermath after = {.waits = true, .exports = block->segment->untraceable != 0};
     heap_make_idle(pool, block);
     if (__builtin_expect(waited_ns != 0, 0)) {
-        stats_add(&pool->figures->driver_ns, waited_ns * POOLCUDA_LATENCY_SAMPLE);
+        /* It stands for those since the last one: a thread's first for itself. */
+        stats_add(&pool->figures->driver_ns, free_calls > 1 ? waited_ns * POOLCUDA_LATENCY_SAMPLE : waited_ns);
         after.exports |= pool->traceable > 0; /* once in a while, for programs that allocate nothing new */
     }
     figures_end_free(pool);

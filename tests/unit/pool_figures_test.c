@@ -5,6 +5,7 @@
  */
 #include "pool_fixture.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 static void figures_follow_the_pool(void **state) {
@@ -39,6 +40,32 @@ static void figures_follow_the_pool(void **state) {
 static void wait_a_little(void *arg) {
     (void)arg;
     usleep(200);
+}
+
+static void wait_long(void *arg) {
+    (void)arg;
+    usleep(20000);
+}
+
+static void *free_once(void *fixture) {
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_free(fixture, must_alloc(fixture, 4096));
+    return NULL;
+}
+
+static void a_threads_first_wait_stands_for_itself(void **state) {
+    (void)state;
+    struct fixture f;
+    pthread_t thread;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    must_free(&f, must_alloc(&f, 4096));
+    const uint64_t before = figures_of_pool()->driver_ns;
+    f.device.during_synchronize = wait_long;
+    assert_int_equal(pthread_create(&thread, NULL, free_once, &f), 0);
+    pthread_join(thread, NULL);
+    f.device.during_synchronize = NULL;
+    assert_in_range(figures_of_pool()->driver_ns - before, 20000000, 64 * UINT64_C(20000000) - 1);
+    fixture_end(&f);
 }
 
 static void waits_and_hits_are_timed_by_samples(void **state) {
@@ -302,6 +329,7 @@ static void a_driver_call_is_told_while_it_lasts_and_timed(void **state) {
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(waits_and_hits_are_timed_by_samples),
+    cmocka_unit_test(a_threads_first_wait_stands_for_itself),
     cmocka_unit_test(figures_follow_the_pool),
     cmocka_unit_test(the_record_says_which_device_and_which_bounds),
     cmocka_unit_test(gauges_peaks_and_classes_follow),
