@@ -9,6 +9,7 @@ A patch begins with lines of text, among them:
     Breaks: what guard the patch takes away
     Run first: PATTERN …    cases (suite/program/case, with * and ?) that should notice; the others follow
     Sanitize: thread        build with this sanitizer, and run only the cases named by "Run first"
+    Cross: aarch64          the same for this processor (see scripts/test.sh)
 """
 import argparse
 import os
@@ -22,7 +23,7 @@ from pathlib import Path
 import testcases
 
 LEFT_OUT = shutil.ignore_patterns(".git", "build*", ".venv*", "__pycache__", "*.pyc")
-SANITIZER_SLOWDOWN = 5
+SLOWDOWN = 5  # of sanitizers and emulators
 
 
 @dataclass
@@ -31,6 +32,12 @@ class Mutant:
     path: Path
     run_first: list = field(default_factory=list)
     sanitizer: str = ""
+    cross: str = ""
+
+    @property
+    def variant(self):
+        """The build that it is tried in."""
+        return f"cross-{self.cross}" if self.cross else self.sanitizer
 
 
 class Unusable(Exception):
@@ -47,8 +54,10 @@ def read_mutant(path):
             mutant.run_first = value.split()
         elif key == "Sanitize":
             mutant.sanitizer = value.strip()
-    if mutant.sanitizer and not mutant.run_first:
-        raise Unusable(f'{path}: "Sanitize" needs "Run first"')
+        elif key == "Cross":
+            mutant.cross = value.strip()
+    if mutant.variant and not mutant.run_first:
+        raise Unusable(f'{path}: "Sanitize" and "Cross" need "Run first"')
     return mutant
 
 
@@ -70,7 +79,7 @@ def copy_tree(source, target):
 
 
 class Bench:
-    """A copy of the tree with its build folders, one for each sanitizer in use."""
+    """A copy of the tree with its build folders, one for each variant in use."""
 
     def __init__(self, tree, work):
         self.tree, self.copy, self.work = tree, work / "tree", work
@@ -84,9 +93,12 @@ class Bench:
         if applied.returncode != 0:
             raise Unusable("does not apply\n" + applied.stdout + applied.stderr)
 
-    def build(self, sanitizer):
-        build = self.work / (sanitizer or "plain")
-        options = [f"-Db_sanitize={sanitizer}", "-Db_lundef=false"] if sanitizer else []
+    def build(self, variant):
+        build = self.work / (variant or "plain")
+        cross = variant.removeprefix("cross-") if variant.startswith("cross-") else ""
+        options = [f"-Db_sanitize={variant}", "-Db_lundef=false"] if variant else []
+        if cross:
+            options = ["--cross-file", str(self.copy / "scripts" / f"{cross}.cross"), "-Dlibc_only=true"]
         commands = [["ninja", "-C", str(build), "all", "meson-test-prereq"]]
         if not (build / "build.ninja").exists():
             shutil.rmtree(build, ignore_errors=True)
@@ -97,9 +109,9 @@ class Bench:
                 raise Unusable("does not build\n" + (done.stdout + done.stderr)[-3000:])
         return build
 
-    def failures(self, build, patterns, sanitizer, only_patterns=False):
+    def failures(self, build, patterns, variant, only_patterns=False):
         """Failing cases: of those that match a pattern, and when all of them pass, of all."""
-        options = ["--maxfail", "1", "--timeout-multiplier", str(SANITIZER_SLOWDOWN if sanitizer else 1)]
+        options = ["--maxfail", "1", "--timeout-multiplier", str(SLOWDOWN if variant else 1)]
         programs = testcases.load_programs(build)
         for pattern in [*patterns, *([] if only_patterns else [None])]:
             chosen = programs if pattern is None else [
@@ -116,10 +128,10 @@ class Bench:
 
 def check_pristine(bench, mutants):
     bench.restore()
-    for sanitizer in sorted({mutant.sanitizer for mutant in mutants}):
-        build = bench.build(sanitizer)
-        patterns = sorted({pattern for mutant in mutants if mutant.sanitizer == sanitizer for pattern in mutant.run_first})
-        failed = bench.failures(build, patterns if sanitizer else [], sanitizer, only_patterns=bool(sanitizer))
+    for variant in sorted({mutant.variant for mutant in mutants}):
+        build = bench.build(variant)
+        patterns = sorted({pattern for mutant in mutants if mutant.variant == variant for pattern in mutant.run_first})
+        failed = bench.failures(build, patterns if variant else [], variant, only_patterns=bool(variant))
         if failed:
             raise Unusable("the tests fail without any mutant: " + ", ".join(result.case for result in failed))
 
@@ -128,8 +140,8 @@ def try_mutant(bench, mutant):
     """The case that notices, or None."""
     bench.restore()
     bench.patch(mutant)
-    build = bench.build(mutant.sanitizer)
-    failed = bench.failures(build, mutant.run_first, mutant.sanitizer, only_patterns=bool(mutant.sanitizer))
+    build = bench.build(mutant.variant)
+    failed = bench.failures(build, mutant.run_first, mutant.variant, only_patterns=bool(mutant.variant))
     if not failed:
         return None
     limit = re.search("ended by its time limit", failed[0].text)

@@ -74,10 +74,10 @@ case $sanitize in
 *) usage_error "--sanitize takes address, undefined or thread, not: $sanitize" ;;
 esac
 
-packages=(patch)
+packages=(patch) for_aarch64=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 case $cross in
 '') ;;
-aarch64) packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) ;;
+aarch64) packages+=("${for_aarch64[@]}") ;;
 *) usage_error "--cross takes aarch64, not: $cross" ;;
 esac
 [ -z "$cross" ] || [ -z "$sanitize$mutants$long${random[*]}" ] ||
@@ -93,7 +93,11 @@ esac
 
 if [ -n "$mutants" ]; then
     [ -z "$list$only$sanitize$type$long${random[*]}" ] || usage_error "--mutants goes with no other option than --build-dir"
-    require patch
+    crossing=$(cd "$tree/tests/mutants" && grep -l '^Cross: aarch64' -- *.patch || true)
+    if [ ${#names[@]} -eq 0 ] || grep -qxF "$(printf '%s.patch\n' "${names[@]%.patch}")" <<<"$crossing"; then
+        packages+=("${for_aarch64[@]}")
+    fi
+    require "${packages[@]}"
     exec python3 -B "$tree/scripts/mutants.py" "$tree" "${folder:-$(build_base build-mutants)}" "${names[@]}"
 fi
 

@@ -87,6 +87,21 @@ def tree_that_fails_by_itself_shows_nothing():
 
 
 @case
+def mutant_for_another_processor_is_tried_in_a_build_for_it():
+    top = tree()
+    (top / "scripts").mkdir()
+    (top / "scripts" / "other.cross").write_text(
+        "[host_machine]\nsystem = 'linux'\ncpu_family = 'aarch64'\ncpu = 'aarch64'\nendian = 'little'\n")
+    (top / "meson_options.txt").write_text("option('libc_only', type: 'boolean', value: false)\n")
+    header, change = CHANGES["caught"]
+    (top / "tests" / "mutants" / "crosses.patch").write_text(PATCH.format(header=header + "\nCross: other", change=change))
+    status, stdout, stderr = mutants(top, "crosses")
+    expect((status, stdout) == (0, "crosses: caught by some/checks/second\n1 of 1 caught\n"), (status, stdout, stderr))
+    log = (top.parent / "work" / "cross-other" / "meson-logs" / "meson-log.txt").read_text()
+    expect("Host machine cpu family: aarch64" in log, log)
+
+
+@case
 def unknown_name_is_a_usage_error():
     status, _, stderr = mutants(whole_run()[0], "nonsense")
     expect(status == 2 and "no such mutant: nonsense" in stderr, (status, stderr))
