@@ -373,6 +373,7 @@ static void propose(struct generator *generator) {
     if (proposals[i].propose == propose_capture && !generator->captures) return;
     if (proposals[i].propose == propose_hold && (!generator->holds || model->held > 0)) return;
     if (proposals[i].propose == propose_memory_pool && !generator->pools) return;
+    if (proposals[i].propose == propose_peer && !generator->peers) return;
     if (proposals[i].propose == propose_mark && !generator->marks) return;
     if (proposals[i].propose == propose_wrong_free && !generator->wrong_frees) return;
     if (proposals[i].propose == propose_sharing && !generator->shares) return;
@@ -394,6 +395,7 @@ void program_generate(struct program *program, uint64_t seed, const struct setti
     generator->holds = settings->holds && chance(generator, 50);
     generator->leans = settings->free_waits && chance(generator, 50);
     generator->pools = settings->async && chance(generator, 50);
+    generator->peers = chance(generator, 60);
     generator->marks = chance(generator, 30);
     generator->wrong_frees = chance(generator, 50);
     generator->strange_frees = chance(generator, 30);

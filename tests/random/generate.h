@@ -14,7 +14,7 @@ struct generator {
     uint64_t random;
     unsigned thread; /* whose turn it is */
     bool creates_contexts, resets, captures, holds, leans;
-    bool pools, marks, wrong_frees, strange_frees, doors, shares;
+    bool pools, peers, marks, wrong_frees, strange_frees, doors, shares;
     unsigned own_family; /* percent of calls by the family of per-thread default streams */
     uint64_t sizes[SIZES];
     uint16_t blocks;           /* that were ever allocated */

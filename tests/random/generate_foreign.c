@@ -6,6 +6,22 @@
 
 enum { KEEP_MOST_MB = 64 };
 
+/* As large as a block that was just freed, where that was. */
+static void allocate_again(struct generator *generator, unsigned freed) {
+    const struct block_state *block = &generator->model.blocks[freed];
+    if (generator->blocks == BLOCKS_MAX) return;
+    const uint8_t stream = random_stream(generator, block->async ? block->device : block->context);
+    struct operation operation =
+        block->async ? begin_on(generator, DO_ALLOC_ASYNC, stream) : begin(generator, DO_ALLOC, block->context);
+    operation.bytes = block->bytes;
+    operation.block = generator->blocks;
+    if (!model_offer(&generator->model, &operation)) return;
+    generator->homes[generator->blocks++] = stream;
+    struct operation use = begin_on(generator, DO_KERNEL, stream);
+    use.touches[use.touch_count++] = (struct touch){.block = operation.block, .writes = true};
+    offer(generator, &use);
+}
+
 /* ---- the program's own memory pools ---- */
 
 static void create_memory_pool(struct generator *generator, unsigned device) {
@@ -17,7 +33,7 @@ static void create_memory_pool(struct generator *generator, unsigned device) {
     model_offer(&generator->model, &operation);
 }
 
-/* A device gets access, and often uses a block of the pool at once. */
+/* A device gets access and uses a block of the pool; often it frees it too, and the next may be given it too early. */
 static void give_access(struct generator *generator, struct operation operation) {
     const struct model *model = &generator->model;
     operation.kind = DO_POOL_ACCESS;
@@ -26,9 +42,15 @@ static void give_access(struct generator *generator, struct operation operation)
     for (unsigned tries = 0; tries < 8; tries++) {
         const int block = random_block(generator);
         if (block < 0 || model->blocks[block].memory_pool != operation.memory_pool) continue;
-        struct operation use = begin_on(generator, DO_KERNEL, random_stream(generator, operation.other));
+        const uint8_t stream = random_stream(generator, operation.other);
+        struct operation use = begin_on(generator, DO_KERNEL, stream);
         use.touches[use.touch_count++] = (struct touch){.block = (uint16_t)block, .writes = chance(generator, 50)};
-        if (offer(generator, &use)) generator->homes[block] = use.stream;
+        if (!offer(generator, &use)) return;
+        generator->homes[block] = stream;
+        struct operation end = begin_on(generator, DO_FREE_ASYNC, stream);
+        end.block = (uint16_t)block;
+        if (chance(generator, 40) || !model_offer(&generator->model, &end)) return;
+        allocate_again(generator, (unsigned)block);
         return;
     }
 }
@@ -154,12 +176,7 @@ static void free_opened(struct generator *generator, unsigned opening) {
                                      ? begin_on(generator, DO_FREE_ASYNC, stream)
                                      : begin(generator, DO_FREE, freed->context);
     operation.block = (uint16_t)block;
-    if (!offer(generator, &operation) || chance(generator, 50)) return;
-    operation = begin(generator, DO_ALLOC, freed->context);
-    operation.bytes = freed->bytes;
-    operation.block = generator->blocks;
-    if (generator->blocks < BLOCKS_MAX && model_offer(&generator->model, &operation))
-        generator->homes[generator->blocks++] = stream;
+    if (offer(generator, &operation) && chance(generator, 50)) allocate_again(generator, block);
 }
 
 /* A handle of what is freed. */
