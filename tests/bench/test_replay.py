@@ -5,6 +5,7 @@
 In the environment: REPLAY, the program; CORRUPT_LIBRARY, the library of corrupt.c.
 """
 import json
+import math
 import os
 import select
 import subprocess
@@ -86,9 +87,9 @@ def synthetic_threads_play_all_blocks_and_are_called_so():
     expect_equal((status, "4 synthetic threads" in stdout), (0, True), stdout)
 
 
-def pooled(*arguments, free="sync", **options):
+def pooled(*arguments, free="sync", environment=None, **options):
     environment = {"LD_PRELOAD": ":".join(filter(None, ["libpoolcuda.so", os.environ.get("LD_PRELOAD")])),
-                   "POOL_FREE": free}
+                   "POOL_FREE": free, **(environment or {})}
     return replay_json(*arguments, environment=environment, **options)
 
 
@@ -98,6 +99,20 @@ def pooled_threads_overwrite_nothing():
     for free in ("sync", "event"):
         report = pooled("--threads", "4", trace=DATA / name, free=free)
         expect_clean(report, recorded(name)["allocations"])
+
+
+# What a trace needs of a device, over its peak of live memory.
+CAPACITY = {"train_resnet50.csv.xz": 1.06, "train_transformer.csv.xz": 1.28, "serve_transformer.csv.xz": 1.20}
+
+
+@case
+def hazard_41_traces_fit_on_a_device_little_larger_than_their_peak():
+    for name, ratio in CAPACITY.items():
+        memory = math.ceil(recorded(name)["peak_live_bytes"] * ratio / 2**20)
+        small = {"SIM_MEMORY_MB": str(memory), "POOL_HEADROOM_MB": "0"}
+        report = pooled("--no-work", trace=DATA / name, environment=small)
+        expect_equal(report["failures"], {"allocs": 0, "other_calls": 0}, f"failures of {name} in {memory} MiB")
+        expect_equal(report["pool"]["allocs"], recorded(name)["allocations"], f"allocations of {name} on the pool")
 
 
 @case
