@@ -5,6 +5,8 @@
  */
 #include "guest_pointers.h"
 
+#include <unistd.h>
+
 #include <cuda.h>
 
 static CUcontext primary;
@@ -19,6 +21,31 @@ static void begin(void) {
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     cuMemPoolCreate(&own_pool, &properties);
+}
+
+/* ---- another process, whose memory is opened ---- */
+
+static CUipcMemHandle exported;
+
+static void export(int to, int until) {
+    CUdeviceptr first, p;
+    begin();
+    int code = (int)cuMemAlloc(&first, 4096) || cuMemAlloc(&p, 5000) || cuIpcGetMemHandle(&exported, p);
+    if (write(to, &exported, sizeof exported) != sizeof exported) code = 1;
+    while (read(until, &p, 1) > 0) continue; /* as long as the importer lives */
+    _exit(code);
+}
+
+/* Before this process touches CUDA. */
+static void begin_exporter(void) {
+    int handle[2], life[2];
+    if (pipe(handle) || pipe(life)) exit(1);
+    const pid_t child = fork();
+    if (child < 0) exit(1);
+    close(child ? handle[1] : handle[0]);
+    close(child ? life[0] : life[1]);
+    if (child == 0) export(handle[1], life[0]);
+    if (read(handle[0], &exported, sizeof exported) != sizeof exported) exit(1);
 }
 
 /* ---- producers: 0 and a pointer, or why there is none ---- */
@@ -143,6 +170,10 @@ static CUresult make_array(CUdeviceptr *p) {
     return cuArrayCreate((CUarray *)p, &shape);
 }
 
+static CUresult make_opened(CUdeviceptr *p) {
+    return cuIpcOpenMemHandle(p, exported, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+}
+
 static CUgraph graph;
 static CUgraphExec executable;
 
@@ -169,6 +200,10 @@ static int put_host(CUdeviceptr p) {
 
 static int put_registered(CUdeviceptr p) {
     return (int)cuMemHostUnregister((void *)(uintptr_t)p);
+}
+
+static int put_opened(CUdeviceptr p) {
+    return (int)cuIpcCloseMemHandle(p);
 }
 
 static int put_malloc(CUdeviceptr p) {
@@ -218,6 +253,8 @@ static const struct producer {
     {"array", make_array, put_nothing, 0},
     {"graph's", make_graph, put_graph, 0},
     {"launched graph's", make_launched_graph, put_graph, 0},
+    {"opened", make_opened, put_opened, 0},
+    {"opened, 512 inside", make_opened, put_opened, 512},
     {"malloc", make_malloc, put_malloc, 0},
     {"stack", make_stack, put_nothing, 0},
     {"NULL", make_null, put_nothing, 0},
@@ -285,6 +322,7 @@ static void say_what_stands(CUdeviceptr p, CUdeviceptr start) {
 
 static void free_everything(void) {
     CUdeviceptr neighbour;
+    begin_exporter();
     begin();
     cuMemAlloc(&neighbour, BYTES); /* so that no block of the producers' starts a segment of small ones */
     for (size_t i = 0; i < COUNT(producers); i++)

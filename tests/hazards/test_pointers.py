@@ -26,7 +26,7 @@ def checked(command, variables):
 def hazard_15_driver_frees_of_every_producer_as_natively():
     for variables in MODES:
         lines = checked(["hazard_pointers", "every_producer"], variables)
-        assert len(lines) == 211, len(lines)
+        assert len(lines) == 225, len(lines)
 
 
 @case

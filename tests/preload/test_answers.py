@@ -34,7 +34,7 @@ def what_is_freed_on_a_busy_stream_is_given_out_on_that_stream_only():
 
 
 @case
-def out_of_memory_and_last_error_as_natively():
+def hazard_16_out_of_memory_and_last_error_as_natively():
     for guest in "preload_guest_runtime", "preload_guest_static":
         lines = same([guest, "out_of_memory"], variables=SMALL)
         assert "full: 2" in lines, lines
@@ -51,7 +51,7 @@ def other_calls_that_run_out_of_memory_get_what_is_cached():
 
 
 @case
-def bad_frees_leave_neighbours_whole():
+def hazard_20_bad_frees_leave_neighbours_whole():
     for guest in "preload_guest_runtime", "preload_guest_static":
         lines = same([guest, "neighbours"])
         assert lines.count("neighbours hold: 1 1") == 2, lines
@@ -70,7 +70,7 @@ def memory_info_after_a_free_is_as_before_the_allocation():
 
 
 @case
-def reset_forgets_the_blocks():
+def hazard_25_reset_forgets_the_blocks():
     for guest in "preload_guest_runtime", "preload_guest_static":
         lines = same([guest, "reset"])
         assert "new memory works: 1" in lines, lines
@@ -82,7 +82,7 @@ def reset_forgets_the_blocks():
 
 
 @case
-def threads_without_a_context_are_served():
+def hazard_23_threads_without_a_context_are_served():
     same(["preload_guest_runtime", "threads"])
     same(["preload_guest_static", "threads"])
     with Guest(["preload_guest_runtime", "threads", "wait"]) as guest:
@@ -92,7 +92,7 @@ def threads_without_a_context_are_served():
 
 
 @case
-def a_block_is_freed_on_its_own_device():
+def hazard_24_a_block_is_freed_on_its_own_device():
     same(["preload_guest_runtime", "devices"], variables=TWO)
     same(["preload_guest_driver", "devices"], variables=TWO)
     # In an older runtime cudaSetDevice does not make the device's context current.
@@ -105,7 +105,7 @@ def a_block_is_freed_on_its_own_device():
 
 
 @case
-def contexts_end_as_natively():
+def hazard_25_contexts_end_as_natively():
     same(["preload_guest_driver", "contexts"])
     with Guest(["preload_guest_driver", "contexts", "wait"]) as guest:
         guest.until_ready()

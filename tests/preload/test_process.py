@@ -16,19 +16,19 @@ def end(how, status):
 
 
 @case
-def exit_with_late_frees_as_natively():
+def hazard_26_exit_with_late_frees_as_natively():
     lines = end("exit", 5)
     assert len(lines) == 3, lines
 
 
 @case
-def return_from_main_with_late_frees_as_natively():
+def hazard_26_return_from_main_with_late_frees_as_natively():
     lines = end("return", 6)
     assert len(lines) == 3, lines
 
 
 @case
-def a_normal_end_leaves_no_figures():
+def hazard_26_a_normal_end_leaves_no_figures():
     with Guest(["preload_exit", "wait"]) as guest:
         guest.until_ready()
         expect(guest.figures(), allocs=3, frees=1)
@@ -49,12 +49,12 @@ def ends_at_once(how, status):
 
 
 @case
-def quick_exit_as_natively():
+def hazard_26_an_end_at_once_as_natively():
     ends_at_once("_exit", 4)
 
 
 @case
-def abort_as_natively():
+def hazard_26_abort_as_natively():
     ends_at_once("abort", -signal.SIGABRT)
 
 

@@ -69,6 +69,30 @@ static void reset_keeps_the_retain_count(void **state) {
     CHECK_CODE(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static void a_created_context_ends_with_the_last_detach(void **state) {
+    (void)state;
+    CUcontext context, attached = NULL, current;
+    CUdeviceptr memory;
+    fresh_context();
+    CHECK_CODE(cuCtxAttach(&attached, 0), CUDA_ERROR_INVALID_CONTEXT); /* a primary one */
+    CHECK(cuCtxCreate(&context, NULL, 0, 0));
+    CHECK(cuMemAlloc(&memory, 100));
+    CHECK_CODE(cuCtxAttach(&attached, 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuCtxAttach(&attached, 0));
+    assert_ptr_equal(attached, context);
+    CHECK(cuCtxDetach(context));
+    CHECK(cuCtxGetCurrent(&current));
+    assert_ptr_equal(current, context);
+    CHECK(cuMemFree(memory));
+    CHECK(cuCtxDetach(context));
+    CHECK(cuCtxGetCurrent(&current));
+    assert_ptr_not_equal(current, context);
+    CHECK_CODE(cuCtxDetach(context), CUDA_ERROR_INVALID_CONTEXT);
+}
+#pragma GCC diagnostic pop
+
 static void a_context_that_comes_back_has_a_new_id(void **state) {
     (void)state;
     CUcontext context = fresh_context();
@@ -210,6 +234,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(last_release_ends_it_and_one_more_answers_201),
     cmocka_unit_test(reset_keeps_the_handle_and_answers_709_until_a_retain),
     cmocka_unit_test(reset_keeps_the_retain_count),
+    cmocka_unit_test(a_created_context_ends_with_the_last_detach),
     cmocka_unit_test(a_context_that_comes_back_has_a_new_id),
     cmocka_unit_test(without_a_current_context_201),
     cmocka_unit_test(push_and_pop),
