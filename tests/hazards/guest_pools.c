@@ -326,6 +326,18 @@ static void say_destroyed(void) {
     SAY(cuMemPoolDestroy(next));
     MUST(cuCtxSynchronize());
     printf("taken as before: %d\n", sim_bytes_in_use(0) == taken);
+    /* With a block that is freed while its stream works. */
+    const struct sim_kernel held = {.until_released = true};
+    own = make_pool(0, CU_MEM_HANDLE_TYPE_NONE);
+    MUST(cuDeviceSetMemPool(0, own));
+    p = take(BYTES, stream, 90);
+    SAY(cuMemPoolDestroy(own));
+    MUST(sim_launch(&held, stream));
+    SAY(cuMemFreeAsync(p, stream));
+    sim_release_kernels();
+    MUST(cuStreamSynchronize(stream));
+    SAY(cuDeviceSetMemPool(0, usual));
+    printf("taken as before: %d\n", sim_bytes_in_use(0) == taken);
 }
 
 /* A pool that the driver keeps goes on. */

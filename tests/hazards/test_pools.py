@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The program's own memory pools (row 21): as natively, whatever the program does with them."""
+import os
+
 from preload import run, same
 from tap import case, main
+
+# Guests are many here: thread sanitizer would hold each of them up for a second at its end.
+os.environ["TSAN_OPTIONS"] = "atexit_sleep_ms=50:" + os.environ.get("TSAN_OPTIONS", "")
 
 TWO = {"SIM_DEVICES": "2"}
 EVENT = {"POOL_FREE": "event"}
@@ -42,7 +47,7 @@ def hazard_21_a_trimmed_pool_gives_back_what_nobody_uses():
 @case
 def hazard_21_a_destroyed_pools_memory_goes_and_its_live_blocks_stay():
     lines = as_natively("destroyed")
-    assert "the default one: 1, taken as before: 1" in lines and lines[-1] == "taken as before: 1", lines
+    assert "the default one: 1, taken as before: 1" in lines and lines.count("taken as before: 1") == 2, lines
 
 
 @case
