@@ -96,7 +96,7 @@ static void remove_left_behind(void) {
     static const char prefix[] = IPC_FILE_PREFIX;
     const int directory = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) return;
-    _Alignas(struct dirent64) char buffer[8192];
+    _Alignas(struct dirent64) char buffer[1024]; /* the stack may be small */
     int names = 0, files = 0;
     ssize_t bytes;
     while (names < SCAN_NAMES && files < SCAN_FILES && (bytes = getdents64(directory, buffer, sizeof buffer)) > 0) {

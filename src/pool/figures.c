@@ -140,7 +140,7 @@ struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_ev
         .cached_bytes = ready + pool->waiting_bytes,
         .largest_free_bytes = largest,
         .device_free_bytes = UINT64_MAX,
-        .fragmentation_ppm = ready ? (uint32_t)(1000000.0 * (1.0 - (double)largest / (double)ready)) : 0,
+        .fragmentation_ppm = ready ? (uint32_t)((ready - largest) * 1000000 / ready) : 0,
     };
 }
 

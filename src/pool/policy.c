@@ -61,6 +61,8 @@ bool policy_split(size_t block_size, size_t size, uint64_t max_split) {
     return block_size <= max_split && rest >= UNIT && rest >= size / 16;
 }
 
+__extension__ typedef unsigned __int128 wide;
+
 /* The smallest multiple of `size` that wastes at most 1 % of its segment, or the best one below `limit`. */
 static size_t multiple_segment(size_t size, size_t least, uint64_t limit) {
     size_t best = least;
@@ -69,8 +71,8 @@ static size_t multiple_segment(size_t size, size_t least, uint64_t limit) {
         size_t bytes = round_up(k * size, GRANULE);
         if (bytes < least) continue;
         size_t waste = bytes % size;
-        /* waste / bytes < best_waste / best, without a division */
-        if ((double)waste * (double)best < (double)best_waste * (double)bytes) {
+        /* waste / bytes < best_waste / best; not in floating point, whose exceptions are the program's to look at */
+        if ((wide)waste * best < (wide)best_waste * bytes) {
             best = bytes;
             best_waste = waste;
         }

@@ -59,7 +59,7 @@ uint64_t identity_pid_namespace(void) {
 
 void identity_command(char *name, size_t size) {
     static const char deleted[] = " (deleted)";
-    char path[4096];
+    static char path[4096]; /* the caller's stack may be small */
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length <= 0) {
         snprintf(name, size, "%s", program_invocation_short_name);

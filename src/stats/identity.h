@@ -18,7 +18,8 @@ uint64_t identity_parse_start_ticks(const char *stat, size_t length);
 
 uint64_t identity_pid_namespace(void); /* inode of our pid namespace, 0 when unknown */
 
-void identity_command(char *name, size_t size); /* base name of the executable, empty when unknown */
+/* Base name of the executable, empty when unknown. Not by two threads at once. */
+void identity_command(char *name, size_t size);
 
 /* Is the process that had `pid` (in our namespace) and began at `start_ticks` surely gone? In doubt: no. */
 bool identity_gone(uint32_t pid, uint64_t start_ticks);

@@ -156,11 +156,11 @@ static void remove_if_stale(int directory, const char *name, const char *rest, c
     unlinkat(directory, name, 0);
 }
 
-/* getdents64 and not readdir, which allocates. */
+/* getdents64 and not readdir, which allocates; and little of the stack, which may be a small one. */
 static void remove_stale(int directory, const struct poolcuda_header *identity, const char *own_name) {
     char prefix[SEGMENT_NAME_BYTES];
     const size_t length = (size_t)snprintf(prefix, sizeof prefix, POOLCUDA_SHM_PREFIX "%u-", identity->uid);
-    _Alignas(struct dirent64) char buffer[8192];
+    _Alignas(struct dirent64) char buffer[1024];
     int names = 0, files = 0;
     ssize_t bytes;
     while (names < SCAN_NAMES && (bytes = getdents64(directory, buffer, sizeof buffer)) > 0) {

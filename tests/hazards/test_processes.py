@@ -17,6 +17,9 @@ POOLSTAT = os.environ["PRELOAD_POOLSTAT"]
 SANITIZER = os.environ.get("PRELOAD_SANITIZER", "none")
 GUEST = "hazard_process"
 
+# Filled heaps cost more than all else in so many processes: the simulated driver has large tables.
+os.environ["MALLOC_PERTURB_"] = "0"
+
 
 def read_poolstat(codes=(0,)):
     """What `poolstat --json` says of all processes."""

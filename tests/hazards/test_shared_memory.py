@@ -9,6 +9,7 @@ from preload import Guest, LIBRARY, built, environment
 from tap import case, main, skip
 
 GUEST = "hazard_process"
+os.environ["MALLOC_PERTURB_"] = "0"  # as in test_processes.py
 
 FULL = f"mount -t tmpfs -o size=1m none {SHM} && (head -c 2m /dev/zero >{SHM}/filler 2>/dev/null; true)"
 TROUBLES = {
