@@ -83,9 +83,11 @@ static void allocate(struct task *task) {
     must((CUresult)sim_block_allocated_async(task->block, BYTES, stream));
 }
 
+/* Where no call waits for it, until it is released. */
 static void use(struct task *task) {
     const struct sim_range range = {task->block, BYTES, true};
-    const struct sim_kernel kernel = {.microseconds = 500, .ranges = &range, .range_count = 1};
+    const struct sim_kernel kernel = {
+        .microseconds = 500, .until_released = !task->plain, .ranges = &range, .range_count = 1};
     must((CUresult)sim_launch(&kernel, streams[task->kind]));
 }
 
@@ -124,6 +126,7 @@ static void say_all(bool plain) {
     for (int from = 0; from < KINDS; from++) {
         for (int to = 0; to < KINDS; to++) {
             say_two((enum kind)from, (enum kind)to, plain);
+            sim_release_kernels();
             must(cuCtxSynchronize());
         }
     }

@@ -4,8 +4,8 @@
  * and two capture. Checked: no recording and no wait is in the driver while a stream captures, nobody waits for ever,
  * and once the captures have ended a recording gets through.
  *
- * Steps interleave; memory orders are not modelled. Begin-capture waits without a limit here. Each FAULT is a mistake
- * that must be found.
+ * Steps interleave; memory orders are not modelled. Begin-capture waits without a limit here. A mark on one stream, which
+ * harms no other stream's capture, is no recording here. Each FAULT is a mistake that must be found.
  */
 byte captures;                     /* announced */
 byte records_begun, records_ended; /* one that gives way has begun and ended */

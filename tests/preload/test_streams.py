@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Streams and contexts that come and go, are kept busy, or were made by nobody: what is given out when, what is held."""
+import os
+
 from preload import Guest, expect, run, same
 from tap import case, main
 
 MIB = 2**20
+SANITIZER = os.environ["PRELOAD_SANITIZER"]
 EVENT = {"POOL_FREE": "event"}
 JUDGED = {"SIM_RACES": "1"}
 OLD = {"SIM_DRIVER_VERSION": "12040"}  # the last without cuCtxRecordEvent
@@ -65,6 +68,8 @@ def hazard_33_what_the_host_reads_after_a_free_is_there_in_sync_mode():
     for variables in {}, OLD, OLDER, OLDEST, {**EVENT, **OLD}:
         lines = same(["preload_streams", "host_read"], variables={"SIM_DEVICES": "2", **variables})
         assert len(lines) == 8 and all(line.endswith(f": {MIB} bytes are right") for line in lines), (variables, lines)
+    if SANITIZER == "thread":
+        return  # the rest is a race of the program's, by intent
     # The other mode is for programs that do not lean on that.
     lines = lines_of("host_read", {"SIM_DEVICES": "2"}, EVENT)
     assert len(lines) == 8 and any(line.endswith(": 0 bytes are right") for line in lines), lines

@@ -289,7 +289,7 @@ static void until_captured(void *arg) {
     (void)arg;
     if (atomic_exchange(&recording, true)) return;
     pthread_create(&capturer, NULL, begin_capture, NULL);
-    for (unsigned ms = 0; ms < 20000 && !atomic_load(&capturing); ms++) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    for (unsigned ms = 0; ms < 60000 && !atomic_load(&capturing); ms++) nanosleep(&(struct timespec){0, 1000000}, NULL);
     atomic_store(&seen_capturing, atomic_load(&capturing));
 }
 
