@@ -273,6 +273,16 @@ static void without_memory_pools_there_are_no_segments_of_theirs(void **state) {
     assert_null(driver.called_in);
 }
 
+static void which_memory_pools_can_be_exported_is_known(void **state) {
+    (void)state;
+    char pools[200];
+    for (size_t i = 0; i < sizeof pools; i++) assert_false(device_driver_pool_set_exportable(&pools[i], i % 2 == 0));
+    for (size_t i = 0; i < sizeof pools; i++) assert_int_equal(device_driver_pool_exportable(&pools[i]), i % 2 == 0);
+    for (size_t i = 0; i < sizeof pools; i++)
+        assert_int_equal(device_driver_pool_set_exportable(&pools[i], false), i % 2 == 0);
+    for (size_t i = 0; i < sizeof pools; i++) assert_false(device_driver_pool_exportable(&pools[i]));
+}
+
 static void streams_are_named_as_the_plain_entry_points_know_them(void **state) {
     (void)state;
     begin(NULL);
@@ -517,6 +527,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(calls_are_made_in_their_context_and_leave_the_stack),
     cmocka_unit_test(a_context_that_cannot_be_entered_is_the_answer),
     cmocka_unit_test(without_memory_pools_there_are_no_segments_of_theirs),
+    cmocka_unit_test(which_memory_pools_can_be_exported_is_known),
     cmocka_unit_test(streams_are_named_as_the_plain_entry_points_know_them),
     cmocka_unit_test(hazard_44_a_plain_block_is_filled_on_a_stream_of_our_own_in_its_context),
     cmocka_unit_test(a_block_of_a_stream_is_filled_on_it),

@@ -296,6 +296,43 @@ static void a_destroyed_memory_pool_gives_out_no_more(void **state) {
     fixture_end(&f);
 }
 
+static void a_memory_pool_whose_end_is_refused_goes_on(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    uint64_t a = must_alloc_on(&f, S, BIG);
+    uint64_t number = pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL);
+    assert_int_not_equal(number, 0);
+    assert_int_equal(pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL), 0);
+    pool_memory_pool_kept(f.pool, number);
+    must_free_on(&f, S, a);
+    assert_int_equal(must_alloc_on(&f, S, BIG), a);
+    /* Not where another has taken its place. */
+    number = pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL);
+    const uint64_t b = must_alloc_on(&f, S, BIG);
+    pool_memory_pool_kept(f.pool, number);
+    must_free_on(&f, S, a);
+    assert_int_not_equal(must_alloc_on(&f, S, BIG), a);
+    must_free_on(&f, S, b);
+    assert_int_equal(must_alloc_on(&f, S, BIG), b);
+    fixture_end(&f);
+}
+
+static void what_is_left_of_a_destroyed_memory_pool_goes_with_the_next_segment(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    const uint64_t a = must_alloc_on(&f, S, BIG);
+    pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL);
+    must_free_on(&f, S, a);
+    must_alloc_on(&f, S, BIG);
+    assert_int_equal(f.device.releases, 0);
+    pass_all(&f);
+    must_alloc_on(&f, S, BIG);
+    assert_int_equal(f.device.releases, 1);
+    fixture_end(&f);
+}
+
 static void a_context_that_is_gone_leaves_its_blocks_to_a_fence(void **state) {
     (void)state;
     struct fixture f;
@@ -421,6 +458,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_device_takes_what_is_ordered_elsewhere),
     cmocka_unit_test(the_memory_pool_that_is_set_serves_from_then_on),
     cmocka_unit_test(a_destroyed_memory_pool_gives_out_no_more),
+    cmocka_unit_test(a_memory_pool_whose_end_is_refused_goes_on),
+    cmocka_unit_test(what_is_left_of_a_destroyed_memory_pool_goes_with_the_next_segment),
     cmocka_unit_test(a_context_that_is_gone_leaves_its_blocks_to_a_fence),
     cmocka_unit_test(calls_on_the_legacy_stream_are_work_there),
     cmocka_unit_test(what_the_pool_leaves_alone),
