@@ -308,6 +308,8 @@ static void call_contexts(void) {
         CALL(cuGreenCtxDestroy, ((void *)green));
     }
     CALL(cuCtxCreate_v2, (&context, 0, device));
+    CALL(cuCtxAttach, (&second, 0));
+    CALL(cuCtxDetach, (second));
     CALL(cuCtxDestroy, (context));
     CALL(cuCtxCreate_v3, (&context, NULL, 0, 0, device));
     CALL(cuCtxDestroy_v2, (context));
