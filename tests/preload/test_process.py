@@ -64,13 +64,13 @@ def kill_as_natively():
 
 
 @case
-def a_forked_child_is_answered_as_natively():
+def hazard_37_a_forked_child_is_answered_as_natively():
     lines = same(["preload_exit", "fork"])
     assert "after: child's status: 3" in lines, lines
 
 
 @case
-def a_fork_amid_the_first_call_does_not_hang_the_child():
+def hazard_37_a_fork_amid_the_first_call_does_not_hang_the_child():
     if "thread" in os.environ.get("PRELOAD_SANITIZER", "none"):
         skip("the sanitizer's pthread_once does not begin anew in a child")
     lines = same(["preload_exit", "fork_amid"])
@@ -78,13 +78,13 @@ def a_fork_amid_the_first_call_does_not_hang_the_child():
 
 
 @case
-def a_fork_amid_a_look_up_does_not_hang_the_child():
+def hazard_37_a_fork_amid_a_look_up_does_not_hang_the_child():
     lines = same(["preload_exit", "fork_looking_up"], variables={"SIM_LATENCY": "cuGetProcAddress:20000"})
     assert lines == ["looking up: child came back: 1"], lines
 
 
 @case
-def a_forked_child_leaves_its_parents_figures_alone():
+def hazard_37_a_forked_child_leaves_its_parents_figures_alone():
     with Guest(["preload_exit", "fork"]) as guest:
         guest.until_ready()
         expect(guest.figures(), allocs=3, frees=0, pass_forked=0, bad_frees=0, state=1)
