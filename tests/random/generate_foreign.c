@@ -33,37 +33,58 @@ static void create_memory_pool(struct generator *generator, unsigned device) {
     model_offer(&generator->model, &operation);
 }
 
-/* A device gets access and uses a block of the pool; often it frees it too, and the next may be given it too early. */
+static int block_of(struct generator *generator, unsigned memory_pool) {
+    for (unsigned tries = 0; tries < 8; tries++) {
+        const int block = random_block(generator);
+        if (block >= 0 && generator->model.blocks[block].memory_pool == memory_pool) return block;
+    }
+    return -1;
+}
+
+/* One of the pool as the current one, large enough to want a segment. */
+static int new_block_of(struct generator *generator, const struct operation *set) {
+    struct operation operation = *set;
+    const unsigned device = generator->model.memory_pools[set->memory_pool].device;
+    operation.kind = DO_POOL_SET;
+    if (generator->blocks == BLOCKS_MAX || !model_offer(&generator->model, &operation)) return -1;
+    const uint8_t stream = random_stream(generator, device);
+    operation = begin_on(generator, DO_ALLOC_ASYNC, stream);
+    operation.bytes = (1 << 20) + below(generator, 3 << 20);
+    operation.block = generator->blocks;
+    if (!model_offer(&generator->model, &operation)) return -1;
+    generator->homes[generator->blocks++] = stream;
+    return operation.block;
+}
+
+/* A device gets access and uses a block of the pool; often it frees it too, and others may be given it too early. */
 static void give_access(struct generator *generator, struct operation operation) {
     const struct model *model = &generator->model;
     operation.kind = DO_POOL_ACCESS;
     operation.other = (uint8_t)below(generator, model->program->devices);
     if (!model_offer(&generator->model, &operation)) return;
-    for (unsigned tries = 0; tries < 8; tries++) {
-        const int block = random_block(generator);
-        if (block < 0 || model->blocks[block].memory_pool != operation.memory_pool) continue;
-        const uint8_t stream = random_stream(generator, operation.other);
-        struct operation use = begin_on(generator, DO_KERNEL, stream);
-        use.touches[use.touch_count++] = (struct touch){.block = (uint16_t)block, .writes = chance(generator, 50)};
-        if (!offer(generator, &use)) return;
-        generator->homes[block] = stream;
-        struct operation end = begin_on(generator, DO_FREE_ASYNC, stream);
-        end.block = (uint16_t)block;
-        if (chance(generator, 40) || !model_offer(&generator->model, &end)) return;
-        allocate_again(generator, (unsigned)block);
-        return;
-    }
+    const bool fresh = chance(generator, 70);
+    const int block = fresh ? new_block_of(generator, &operation) : block_of(generator, operation.memory_pool);
+    if (block < 0) return;
+    const uint8_t stream = random_stream(generator, operation.other);
+    struct operation use = begin_on(generator, DO_KERNEL, stream);
+    use.touches[use.touch_count++] = (struct touch){.block = (uint16_t)block, .writes = fresh || chance(generator, 50)};
+    if (!offer(generator, &use)) return;
+    generator->homes[block] = stream;
+    use = begin_on(generator, DO_FREE_ASYNC, stream);
+    use.block = (uint16_t)block;
+    if (chance(generator, 30) || !model_offer(&generator->model, &use)) return;
+    for (unsigned times = 1 + below(generator, 4); times > 0; times--) allocate_again(generator, (unsigned)block);
 }
 
 void propose_memory_pool(struct generator *generator) {
-    static const uint8_t kinds[] = {DO_POOL_CREATE, DO_POOL_SET,    DO_POOL_SET,    DO_POOL_ACCESS,
-                                    DO_POOL_ACCESS, DO_POOL_ADJUST, DO_POOL_TRIM,   DO_POOL_TRIM,
-                                    DO_POOL_LOOK,   DO_POOL_LOOK,   DO_POOL_DESTROY};
+    static const uint8_t kinds[] = {DO_POOL_CREATE, DO_POOL_SET,    DO_POOL_SET,    DO_POOL_ACCESS, DO_POOL_ACCESS,
+                                    DO_POOL_ACCESS, DO_POOL_TRIM,   DO_POOL_TRIM,   DO_POOL_LOOK,   DO_POOL_LOOK,
+                                    DO_POOL_ACCESS, DO_POOL_ADJUST, DO_POOL_DESTROY};
     const unsigned device = chance(generator, 60) ? 0 : below(generator, generator->model.program->devices);
     struct operation operation = begin(generator, kinds[below(generator, sizeof kinds)], random_context(generator));
     operation.memory_pool = chance(generator, 15) ? (uint8_t)device : random_memory_pool(generator, device);
-    /* As long as the device has none, one is made. */
-    if (operation.kind == DO_POOL_CREATE || (operation.memory_pool == device && chance(generator, 50))) {
+    /* As long as the device has none, one is made, mostly. */
+    if (operation.kind == DO_POOL_CREATE || (operation.memory_pool == device && chance(generator, 70))) {
         create_memory_pool(generator, device);
         return;
     }
