@@ -60,7 +60,7 @@ static bool probe_release(const struct capture_probe *probe) {
     const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
     pthread_mutex_lock(&pool->lock);
     const bool there = probe->generation == pool->generation, open = pool->status == POOL_OPEN;
-    if (there && open) pool->inside++;
+    if (there && open) pool_enter(pool);
     pthread_mutex_unlock(&pool->lock);
     if (!there || !open) return !there;
     ops->segment_release(ops->self, &plain, probe->address, UNIT);
@@ -117,7 +117,7 @@ static void fence_what_is_free(struct pool_system *system) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         pthread_mutex_lock(&pool->lock);
         const bool wanted = pool->status == POOL_OPEN && streams_unmarked(pool);
-        if (wanted) pool->inside++;
+        if (wanted) pool_enter(pool);
         pthread_mutex_unlock(&pool->lock);
         if (!wanted) continue;
         const bool recorded = fences_close(pool, false);

@@ -190,8 +190,17 @@ struct pool *contexts_make_pool(struct pool_system *system, void *handle, enum p
     return NULL;
 }
 
+/* How often the thread is inside a pool, and whether it could be cancelled before. */
+static _Thread_local struct { int times, state; } entered __attribute__((tls_model("initial-exec")));
+
+void pool_enter(struct pool *pool) {
+    if (entered.times++ == 0) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &entered.state);
+    pool->inside++;
+}
+
 void pool_leave(struct pool *pool) {
     if (--pool->inside == 0 && pool->status == POOL_CLOSED) pthread_cond_broadcast(&pool->changed);
+    if (--entered.times == 0) pthread_setcancelstate(entered.state, &entered.state);
 }
 
 void pool_await_change(struct pool *pool) {

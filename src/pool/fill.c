@@ -45,7 +45,7 @@ int fill_block(const struct request *request, const struct block *block, enum po
     struct pool *pool = request->pool;
     const uint64_t address = block->address;
     const size_t bytes = block->size;
-    pool->inside++;
+    pool_enter(pool);
     pthread_mutex_unlock(&pool->lock);
 
     const bool guarded = capture_wait_begin(pool);

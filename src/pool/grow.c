@@ -170,7 +170,7 @@ uint64_t grow_release_untraceable(struct pool *pool) {
     if (segment) {
         size = segment->size;
         detach_untraceable(pool, segment);
-        pool->inside++;
+        pool_enter(pool);
     }
     pthread_mutex_unlock(&pool->lock);
     if (segment) segment_give_back(pool, segment);
@@ -211,7 +211,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     if (segment) {
         size = segment->size;
         segment_detach(best, segment);
-        best->inside++;
+        pool_enter(best);
     }
     pthread_mutex_unlock(&best->lock);
     if (segment) segment_give_back(best, segment);
@@ -243,7 +243,7 @@ uint64_t grow_release(struct pool_system *system, struct device_state *device, u
 uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
     uint64_t released = 0;
     pthread_mutex_lock(&pool->lock);
-    pool->inside++;
+    pool_enter(pool);
     pthread_mutex_unlock(&pool->lock);
     streams_prove(pool, 0, true);
     for (;;) {
@@ -253,7 +253,7 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
         if (!segment || !capture_release_begin(pool)) break;
         released += segment->size;
         segment_detach(pool, segment);
-        pool->inside++;
+        pool_enter(pool);
         pthread_mutex_unlock(&pool->lock);
         segment_give_back(pool, segment);
     }
@@ -277,7 +277,7 @@ static bool enter_unproved(struct pool *pool, const struct device_state *device)
     if (pool->device != device) return false;
     pthread_mutex_lock(&pool->lock);
     bool enter = pool->status == POOL_OPEN && (pool->waiting || pool->ordered_bytes || pool->traceable);
-    if (enter) pool->inside++;
+    if (enter) pool_enter(pool);
     pthread_mutex_unlock(&pool->lock);
     return enter;
 }
@@ -337,7 +337,7 @@ static struct segment *consolidate(struct pool *pool, size_t exact) {
     struct segment *list = NULL;
     for (unsigned i = 0; i < count && capture_wait_begin(pool); i++) {
         segment_detach(pool, chosen[i]);
-        pool->inside++;
+        pool_enter(pool);
         chosen[i]->next = list;
         list = chosen[i];
     }

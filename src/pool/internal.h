@@ -14,9 +14,9 @@
  * Without a lock: the number of the open batch and of the last proved one, the number of captures, and the counts of
  * waits and recordings, by which those and captures exclude one another (capture.c). tests/model has them as a model.
  *
- * A call that leaves pool->lock for the driver is counted in pool->inside, so that a context can be closed only when
- * nobody is there; one that has an event of a stream list in hand makes the list busy, so that the stream is destroyed
- * only when nobody is.
+ * A call that leaves pool->lock for the driver is counted in pool->inside (pool_enter), so that a context can be closed
+ * only when nobody is there; one that has an event of a stream list in hand makes the list busy, so that the stream is
+ * destroyed only when nobody is.
  */
 #ifndef POOLCUDA_POOL_INTERNAL_H
 #define POOLCUDA_POOL_INTERNAL_H
@@ -462,7 +462,9 @@ static inline struct pool *contexts_known_pool(struct pool_system *system, void 
 struct pool *contexts_make_pool(struct pool_system *system, void *handle, enum poolcuda_pass_reason *reason);
 /* The pool for stream-ordered allocations of a device, NULL when there is none. No lock held. */
 struct pool *contexts_async_pool(struct pool_system *system, struct device_context context);
-/* Leave the pool after a driver call: counterpart of pool->inside++. Under pool->lock. */
+/* Before a thread leaves the lock for the driver: the pool's context is not closed until the thread leaves the pool,
+ * and the thread is not cancelled, for it could not leave then. Under pool->lock. */
+void pool_enter(struct pool *pool);
 void pool_leave(struct pool *pool);
 /* Wait for pool->changed. Under pool->lock. */
 void pool_await_change(struct pool *pool);

@@ -21,7 +21,7 @@ static int set_mark(struct pool *pool, struct segment *segment, struct device_co
                     bool on) {
     const struct device_ops *ops = pool->system->ops;
     segment->marking = true;
-    pool->inside++;
+    pool_enter(pool);
     pthread_mutex_unlock(&pool->lock);
     const int code = ops->set_sync_memops(ops->self, context, address, on);
     pthread_mutex_lock(&pool->lock);

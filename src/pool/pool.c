@@ -127,7 +127,7 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
     if (!began) began = figures_clock();
     struct block *block = NULL;
     bool took_segment = false;
-    pool->inside++;
+    pool_enter(pool);
     int code = grow_and_hand_out(request, &block, &took_segment);
     if (code == DEVICE_OK) {
         *address = block->address;
@@ -217,7 +217,7 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
         pthread_mutex_unlock(&pool->lock);
         return DEVICE_OUT_OF_MEMORY;
     }
-    pool->inside++;
+    pool_enter(pool);
     pthread_mutex_unlock(&pool->lock);
     streams_prove(pool, 0, false);
     pthread_mutex_lock(&pool->lock);
@@ -423,7 +423,7 @@ static inline int free_done(struct pool *pool, uint64_t address, struct aftermat
     after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
     after.ended = pool->ended;
     const bool more = after.trim || after.tight || after.close || after.wait || after.exports || after.ended;
-    if (__builtin_expect(more, 0)) pool->inside++;
+    if (__builtin_expect(more, 0)) pool_enter(pool);
     pthread_mutex_unlock(&pool->lock);
     if (__builtin_expect(more, 0)) clear_up(pool, after);
     if (__builtin_expect(system->log_all, 0))

@@ -242,6 +242,41 @@ static void a_close_waits_for_who_is_in_the_driver(void **state) {
     fixture_end(&f);
 }
 
+/* ---- cancellation ---- */
+
+static void cancel_here(void *arg) {
+    *(bool *)arg = true;
+    pthread_cancel(pthread_self());
+    pthread_testcancel(); /* as a driver's call may be one where a thread ends */
+}
+
+static void *allocate_and_end(void *fixture) {
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_alloc(fixture, 4096);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void a_thread_is_not_cancelled_inside_the_pool(void **state) {
+    (void)state;
+    struct fixture f;
+    pthread_t thread;
+    void *result = NULL;
+    bool cancelled = false;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    f.device.during_alloc = cancel_here;
+    f.device.during_arg = &cancelled;
+    pthread_create(&thread, NULL, allocate_and_end, &f);
+    pthread_join(thread, &result);
+    f.device.during_alloc = NULL;
+    assert_true(cancelled);
+    assert_ptr_equal(result, PTHREAD_CANCELED); /* but after it */
+    assert_int_equal(totals_of(&f, 0).live, 4096);
+    pool_context_close(f.pool, 0, NULL); /* never comes back if the thread is still counted */
+    pool_context_settle(f.pool, 0, NULL);
+    fixture_end(&f);
+}
+
 /* A free while the context is being reset: only the outcome says what becomes of it. */
 struct freeing {
     struct fixture *f;
@@ -284,6 +319,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(hazard_42_hits_go_on_while_another_thread_is_in_the_driver),
     cmocka_unit_test(of_two_frees_at_once_one_succeeds),
     cmocka_unit_test(a_close_waits_for_who_is_in_the_driver),
+    cmocka_unit_test(a_thread_is_not_cancelled_inside_the_pool),
     cmocka_unit_test(a_free_waits_for_the_outcome_of_a_reset),
 };
 TESTING_MAIN(tests)
