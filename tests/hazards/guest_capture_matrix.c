@@ -159,5 +159,31 @@ static void say_blocking(void) {
     say_matrix(true);
 }
 
-static const struct guest_part parts[] = {{"non_blocking", say_non_blocking}, {"blocking", say_blocking}};
+/* ---- what is freed amid a capture comes back ---- */
+
+/* Blocks that are large enough to be the only one of their kind that is free. */
+static void say_freed(bool ordered, bool in_order, CUstream capturing, CUstream other) {
+    const CUdeviceptr block = ordered ? take(LARGE, other) : take_plain(LARGE);
+    must(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    must(in_order ? cuMemFreeAsync(block, other) : cuMemFree(block));
+    CUgraph graph;
+    must(cuStreamEndCapture(capturing, &graph));
+    must(cuGraphDestroy(graph));
+    CUdeviceptr again = 0;
+    for (int i = 0; i < 3 && again != block; i++) { /* the first one may be what has it proved */
+        again = ordered ? take(LARGE, capturing) : take_plain(LARGE);
+        must(cuMemFree(again));
+        must(cuCtxSynchronize());
+    }
+    printf("memory %s, freed %s: %s\n", ordered ? "allocated in order" : "of cuMemAlloc",
+           in_order ? "in order" : "by cuMemFree", which(again == block));
+}
+
+static void say_back(void) {
+    const CUstream capturing = stream_new(), other = stream_new();
+    for (int each = 0; each < 4; each++) say_freed(each & 1, each & 2, capturing, other);
+}
+
+static const struct guest_part parts[] = {
+    {"non_blocking", say_non_blocking}, {"blocking", say_blocking}, {"back", say_back}};
 GUEST_MAIN(parts)

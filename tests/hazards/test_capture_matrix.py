@@ -4,7 +4,7 @@ thread, by another in each mode of its own and by one without a context, answers
 it."""
 import os
 
-from preload import Guest, expect, same
+from preload import Guest, expect, run, same
 from tap import case, main
 
 GUEST = "hazard_capture_matrix"
@@ -67,6 +67,13 @@ def hazard_31_what_is_freed_amid_captures_comes_back():
                 assert read["peak_reserved_bytes"] <= (24 + 16 + 16 + 2 * 32) * MIB, (variables, read)
                 assert read["frees"] > 2000 * 4, read
                 guest.end()
+
+
+@case
+def hazard_30_a_block_freed_amid_a_capture_is_given_out_after_it():
+    for variables in {}, EVENT:
+        lines = run([GUEST, "back"], variables=variables).splitlines()
+        assert len(lines) == 4 and all(line.endswith(": the same memory") for line in lines), (variables, lines)
 
 
 main()
