@@ -145,7 +145,8 @@ struct device_ops {
 
     /* Has all work before it ended that may use memory of the device `ordinal` (−1: all work)? DEVICE_OK,
      * DEVICE_NOT_READY, or a failure: then it will never prove anything. The work of a context
-     * that is gone counts as ended. One thread at a time asks about one fence. Cannot block, harms no capture. */
+     * that is gone counts as ended. One thread at a time asks about one fence. Cannot block; harms no capture where
+     * releases_in_captures says so, as a fill. */
     int (*fence_query)(void *self, struct device_fence *fence, int ordinal);
     void (*fence_drop)(void *self, struct device_fence *fence);
 
