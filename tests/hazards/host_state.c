@@ -179,25 +179,18 @@ void state_unusual(void) {
     prctl(PR_SET_NAME, "unusual");
 }
 
-static _Thread_local struct picture *before, *after;
-static _Thread_local char text[TEXT];
-
-static void make_pictures(void) {
-    if (before) return;
-    before = calloc(1, sizeof *before);
-    after = calloc(1, sizeof *after);
-    if (!before || !after) abort();
-}
+/* One thread looks. */
+static struct picture before, after;
+static char text[TEXT];
 
 void state_before(void) {
-    make_pictures();
-    take(before, false);
+    take(&before, false);
     feclearexcept(FE_ALL_EXCEPT);
-    before->exceptions = 0;
+    before.exceptions = 0;
 #ifdef __x86_64__
     unsigned short word;
     __asm__("fnstcw %0" : "=m"(word));
-    before->control = _mm_getcsr() ^ (unsigned)word << 16;
+    before.control = _mm_getcsr() ^ (unsigned)word << 16;
 #endif
     errno = ODD_ERROR;
 }
@@ -210,10 +203,10 @@ static void add(bool changed, const char *name) {
 
 const char *state_changed(void) {
     const int error = errno;
-    take(after, false);
+    take(&after, false);
     text[0] = '\0';
     add(error != ODD_ERROR, "errno");
-#define SAME(field, name) add(memcmp(&before->field, &after->field, sizeof before->field) != 0, name)
+#define SAME(field, name) add(memcmp(&before.field, &after.field, sizeof before.field) != 0, name)
     SAME(exceptions, "exceptions");
     SAME(rounding, "rounding");
     SAME(control, "control");
@@ -240,17 +233,15 @@ const char *state_changed(void) {
     SAME(dumpable, "dumpable");
     SAME(signals, "signals-raised");
     SAME(descriptors, "descriptors");
-    add(memcmp(before->descriptor, after->descriptor, after->descriptors * sizeof after->descriptor[0]) != 0,
-        "descriptor");
+    add(memcmp(before.descriptor, after.descriptor, after.descriptors * sizeof after.descriptor[0]) != 0, "descriptor");
     return text;
 }
 
 void state_descriptors(char *give, unsigned size) {
-    make_pictures();
-    take(after, true);
+    take(&after, true);
     give[0] = '\0';
-    for (unsigned i = 0; i < after->descriptors; i++) {
-        const struct descriptor *one = &after->descriptor[i];
+    for (unsigned i = 0; i < after.descriptors; i++) {
+        const struct descriptor *one = &after.descriptor[i];
         const size_t length = strlen(give);
         char number[16] = "";
         if (one->number <= STDERR_FILENO) snprintf(number, sizeof number, " %d", one->number);

@@ -124,7 +124,8 @@ def hazard_19_the_library_uses_nothing_that_changes_a_program():
 
 # ---- the stack ----
 
-STACK_BOUND = 5 << 10  # what a call takes beyond the driver's own, at most
+# What a call takes beyond the driver's own, at most: the first of a process, and later ones (of a debug build).
+STACK_BOUNDS = 5 << 10, 8 << 10
 
 
 @case
@@ -139,7 +140,7 @@ def hazard_19_a_call_takes_little_of_the_callers_stack():
                               for pool in (False, True))
             assert hooks() < set(native) and set(native) == set(pooled)
             more = {name: (pooled[name][0] - native[name][0], pooled[name][1] - native[name][1]) for name in native}
-            much = {name: both for name, both in more.items() if max(both) > STACK_BOUND}
+            much = {name: both for name, both in more.items() if both[0] > STACK_BOUNDS[0] or both[1] > STACK_BOUNDS[1]}
             assert not much, f"bytes more than natively, in the first call and in later ones: {much}"
 
 
