@@ -93,7 +93,8 @@ struct device_ops {
                          uint64_t *address);
 
     /* Give a segment of `bytes` back. PLAIN: waits for the device, as the driver's free does. The caller has made sure
-     * that no work uses it. Harms no capture where releases_in_captures says so. */
+     * that no work uses it. ASYNC: no memory pool where that is destroyed. Harms no capture where releases_in_captures
+     * says so. */
     int (*segment_release)(void *self, const struct segment_source *source, uint64_t address, size_t bytes);
     bool (*releases_in_captures)(void *self);
 

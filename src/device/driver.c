@@ -150,7 +150,7 @@ static int segment_release(void *self, const struct segment_source *source, uint
     CUresult result = device_driver_enter(driver, source->context, &pushed);
     if (result == CUDA_SUCCESS) result = driver->call.memory_free((CUdeviceptr)address);
     device_driver_leave(driver, pushed);
-    if (result == CUDA_SUCCESS && source->kind == SEGMENT_ASYNC)
+    if (result == CUDA_SUCCESS && source->memory_pool)
         trim_memory_pool(driver, (CUmemoryPool)source->memory_pool, bytes);
     if (exchanged) driver->call.exchange_capture_mode(&mode);
     return (int)result;

@@ -98,8 +98,12 @@ static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
  * (capture_release_begin). No lock held; ends the wait and leaves the pool once. */
 static void segment_give_back(struct pool *pool, struct segment *segment) {
     const struct device_ops *ops = pool->system->ops;
+    pthread_mutex_lock(&pool->lock);
+    struct segment_source source = pool->source;
+    if (pool->ended) source.memory_pool = NULL; /* its handle may be nobody's, or another's */
+    pthread_mutex_unlock(&pool->lock);
     uint64_t entered = driver_enter();
-    int code = ops->segment_release(ops->self, &pool->source, segment->address, segment->size);
+    int code = ops->segment_release(ops->self, &source, segment->address, segment->size);
     uint64_t spent = driver_leave(entered);
     device_return(pool->device, segment->size);
     if (code != DEVICE_OK)

@@ -76,10 +76,10 @@ static int segment_alloc(void *self, const struct segment_source *source, struct
 
 static int segment_release(void *self, const struct segment_source *source, uint64_t address, size_t bytes) {
     struct fake_device *fake = self;
-    (void)source;
     (void)bytes;
     pthread_mutex_lock(&fake->lock);
     fake->releases++;
+    fake->released_to = source->memory_pool;
     size_t at = range_at(fake, address);
     bool found = at < fake->range_count && fake->ranges[at].address == address;
     if (found)

@@ -52,6 +52,7 @@ struct fake_device {
     void *marked, *marked_in;          /* the stream that was marked last, and its context */
     uint64_t stream_generation;        /* streams that are identified from now on are others than those before */
     void *memory_pool;                 /* the current one of every device; NULL: none */
+    void *released_to;                 /* the memory pool of the segment that was given back last */
     struct device_stream alloc_stream; /* of the last segment of the async kind */
     void *capturing;                   /* this stream captures */
     bool releases_in_captures;         /* to give memory back, to ask and to fill harms no capture */

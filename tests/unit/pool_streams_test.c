@@ -330,6 +330,7 @@ static void what_is_left_of_a_destroyed_memory_pool_goes_with_the_next_segment(v
     pass_all(&f);
     must_alloc_on(&f, S, BIG);
     assert_int_equal(f.device.releases, 1);
+    assert_ptr_equal(f.device.released_to, NULL); /* the driver knows the handle no more */
     fixture_end(&f);
 }
 
