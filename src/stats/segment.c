@@ -58,7 +58,6 @@ static void describe_config(struct segment_storage *storage) {
 
 void segment_describe(struct segment_storage *storage) {
     struct poolcuda_header *header = &storage->header;
-    memcpy(header->magic, POOLCUDA_MAGIC, sizeof header->magic);
     header->version = POOLCUDA_LAYOUT_VERSION;
     header->header_bytes = sizeof *header;
     header->total_bytes = sizeof *storage;
@@ -74,6 +73,9 @@ void segment_describe(struct segment_storage *storage) {
     header->pools = (struct poolcuda_section)SECTION(pools, POOLCUDA_MAX_POOLS);
     header->cells = (struct poolcuda_section)SECTION(cells, POOLCUDA_MAX_CELLS);
     header->events = (struct poolcuda_section)SECTION(events, POOLCUDA_MAX_EVENTS);
+    /* Last: a process that is killed before leaves a file that is known to be unfinished. */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    memcpy(header->magic, POOLCUDA_MAGIC, sizeof header->magic);
 }
 
 /* ---- files of other processes ---- */

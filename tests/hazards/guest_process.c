@@ -286,14 +286,16 @@ static void use_every_record(void) {
     parents = NULL;
 }
 
-/* One that is over soon, but not before all are there. */
+/* One that is over soon: all begin at once, are there at once, and end at once. */
 static int come_and_go(void) {
     wait_for_reader();
     for (int i = 0; i < 20; i++) {
         void *p = NULL;
         if (cudaMalloc(&p, 100 * KIB) || cudaFree(p)) return 1;
     }
-    return prepare();
+    if (prepare()) return 1;
+    wait_for_reader();
+    return 0;
 }
 
 /* ---- handlers of the program ---- */
