@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Somebody else's interposer of cudaMalloc, between the program and the runtime: says at the end how often it was called.
+ * Somebody else's interposer of cudaMalloc, between the program and the runtime: says at the end how often it was
+ * called.
  */
 #include <dlfcn.h>
 #include <stdio.h>
