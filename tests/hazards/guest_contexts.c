@@ -177,7 +177,7 @@ static int detach_all(CUcontext *context) {
         code = code || cuCtxDetach(*context) || cuCtxGetCurrent(&current) || current != *context;
         code = code || cuMemAlloc(&p, 4096) || cuMemFree(p);
     }
-    code = code || cuMemcpyDtoH(&byte, kept + 4095, 1) || byte != 9;
+    code = code || cuMemcpyDtoH(&byte, kept + 4095, 1) || byte != 9 || cuMemFree(kept);
     printf(" %d %d", attached == *context, code);
     return code ? code : detach(context);
 }
