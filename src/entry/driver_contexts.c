@@ -86,13 +86,13 @@ static void close_primary(struct pool_system *pool, CUdevice device, const void 
     closing(pool, context);
 }
 
-static void settle_primary(struct pool_system *pool, CUdevice device, void *context, bool gone) {
+static void settle_primary(struct pool_system *pool, CUdevice device, void *context, uint64_t serial, bool gone) {
     gone = gone && context;
     if (gone) device_driver_note_ended(context);
     if (gone) captures_forget_context(pool, context);
     settled(pool, context, gone);
     pool_context_settle(pool, device, NULL);
-    if (gone) ipc_context_gone(pool, context);
+    if (gone) ipc_context_gone(pool, context, serial);
     device_driver_note_ended(NULL);
 }
 
@@ -109,6 +109,7 @@ static CUresult end_primary(end_device_function real, CUdevice device, enum prim
     const bool reset = how == PRIMARY_RESET;
     void *context = device_driver_primary(driver, device);
     const uint64_t id = device_driver_context_id(driver, context);
+    const uint64_t serial = device_driver_context_serial(driver, context);
     /* While others hold it nobody is waited for: who is in the driver may wait for what the calling thread does next.
      */
     const bool may_end = device_driver_primary_ending(driver, device, how);
@@ -126,7 +127,7 @@ static CUresult end_primary(end_device_function real, CUdevice device, enum prim
         gone = result == CUDA_SUCCESS && (reset || primary_gone(driver, device, context, id));
         device_driver_primary_ended(driver, device, true, gone);
     }
-    settle_primary(pool, device, context, gone);
+    settle_primary(pool, device, context, serial, gone);
     if (reset) device_driver_note_reset(driver, device, false);
     return result;
 }
@@ -155,6 +156,7 @@ static CUresult end_context(end_context_function real, CUcontext context) {
     struct pool_system *pool = process_pool();
     /* Without a handle the driver only answers; to us it would mean a device's primary context. */
     if (!pool || !context) return real(context);
+    const uint64_t serial = device_driver_context_serial(process_driver(), context);
     pool_context_close(pool, -1, context);
     closing(pool, context);
     const CUresult result = real(context);
@@ -163,7 +165,7 @@ static CUresult end_context(end_context_function real, CUcontext context) {
     if (result == CUDA_SUCCESS) device_driver_note_ended(context);
     settled(pool, context, result == CUDA_SUCCESS);
     pool_context_settle(pool, -1, context);
-    if (result == CUDA_SUCCESS) ipc_context_gone(pool, context);
+    if (result == CUDA_SUCCESS) ipc_context_gone(pool, context, serial);
     device_driver_note_ended(NULL);
     return result;
 }
@@ -200,6 +202,7 @@ CUresult entry_cuGreenCtxDestroy(void *green) {
     const int device = device_driver_ordinal(driver, context);
     void *primary = device_driver_primary(driver, device);
     const uint64_t id = device_driver_context_id(driver, primary);
+    const uint64_t serial = device_driver_context_serial(driver, primary);
     device_driver_streams_gone(driver, context);
     pool_context_streams_end(pool, context);
     const bool may_end = device_driver_primary_ending(driver, device, PRIMARY_GREEN);
@@ -213,6 +216,6 @@ CUresult entry_cuGreenCtxDestroy(void *green) {
     device_driver_context_settled(driver, context, gone);
     if (!may_end && !ended) return result;
     if (!may_end) close_primary(pool, device, primary); /* it was released behind our back */
-    settle_primary(pool, device, primary, ended);
+    settle_primary(pool, device, primary, serial, ended);
     return result;
 }

@@ -37,6 +37,7 @@ static CUresult export_block(struct pool_system *pool, CUipcMemHandle *handle, C
         const uint64_t added = exports_add(&export, ours);
         if (!added) return CUDA_ERROR_INVALID_VALUE;
         number = pool_note_export(pool, info, added);
+        exports_noted(added);
         if (number != added) exports_over(added); /* another thread was faster, or it was freed meanwhile */
     }
     if (!number || !exports_handle(number, ours)) return CUDA_ERROR_INVALID_VALUE;
@@ -61,9 +62,9 @@ static bool known(void *pool, uint64_t export, uint64_t address) {
     return pool_knows_export(pool, export, address);
 }
 
-void ipc_context_gone(struct pool_system *pool, const void *context) {
+void ipc_context_gone(struct pool_system *pool, const void *context, uint64_t serial) {
     exports_sweep(known, pool);
-    imports_context_gone(context);
+    imports_context_gone((struct import_life){context, serial});
 }
 
 /* ---- the importer ---- */
@@ -83,6 +84,16 @@ static CUresult open_segment(open_function real, CUdeviceptr *out, const CUipcMe
     return result == CUDA_ERROR_OUT_OF_MEMORY && process_relieve(-1) ? real(out, *handle, flags) : result;
 }
 
+/* What is opened under a green context is its primary one's. */
+static struct import_life current_life(void) {
+    struct device_driver *driver = process_driver();
+    struct device_context current = {0};
+    if (driver->ops.context_current(driver->ops.self, &current) != DEVICE_OK) return (struct import_life){0};
+    if (device_driver_context_green(driver, current.handle))
+        current.handle = device_driver_primary(driver, current.ordinal);
+    return (struct import_life){current.handle, device_driver_context_serial(driver, current.handle)};
+}
+
 static CUresult open_block(open_function real, CUdeviceptr *out, const CUipcMemHandle *bytes, unsigned int flags) {
     struct ipc_handle handle;
     struct import_hold hold;
@@ -93,12 +104,12 @@ static CUresult open_block(open_function real, CUdeviceptr *out, const CUipcMemH
     if (!imports_hold(&handle, &hold, &why)) return refuse(why);
     CUipcMemHandle segment;
     CUdeviceptr base = 0;
-    CUcontext context = NULL;
     memcpy(&segment, hold.driver_handle, sizeof segment);
+    /* Before the driver opens it: what is opened in a life that ends meanwhile is not the next one's. */
+    const struct import_life life = current_life();
     CUresult result = open_segment(real, &base, &segment, flags);
     if (result == CUDA_SUCCESS) {
-        if (process_driver()->call.context_get_current) process_driver()->call.context_get_current(&context);
-        if (imports_opened(&hold, (uint64_t)base, context)) {
+        if (imports_opened(&hold, (uint64_t)base, life)) {
             *out = base + hold.offset;
             return CUDA_SUCCESS;
         }

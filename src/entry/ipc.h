@@ -7,8 +7,8 @@
 
 #include "entry/process.h"
 
-/* A context is gone, and its pool has been settled: nobody can open its blocks any more, and what was opened in it is
- * closed. */
-void ipc_context_gone(struct pool_system *pool, const void *context);
+/* A life of a context is over, and its pool has been settled: nobody can open its blocks any more, and what was opened
+ * in it is closed. The number of the life (device_driver_context_serial) was asked for before its end. */
+void ipc_context_gone(struct pool_system *pool, const void *context, uint64_t serial);
 
 #endif

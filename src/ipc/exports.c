@@ -19,13 +19,16 @@
 #include "config/guard.h"
 #include "config/log.h"
 
-enum { RECORDS_MOST = 65536 };
+enum { RECORDS_MOST = EXPORTS_MOST };
 enum { SCAN_NAMES = 4096, SCAN_FILES = 256 }; /* /dev/shm may be full of other things */
 enum { ATTEMPTS = 4 };
 
 struct entry {
-    uint64_t serial;  /* 0: unused */
-    uint64_t address; /* of the block */
+    uint64_t serial;    /* 0: unused */
+    uint64_t address;   /* of the block */
+    uint32_t next_free; /* unused: the next one */
+    uint32_t life;      /* of the file that has its record */
+    bool noted;         /* its number is noted of the block */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
@@ -34,6 +37,8 @@ static struct ipc_file_id file_id;
 static char file_name[IPC_NAME_BYTES];
 static struct entry *entries;
 static uint32_t entry_count, entry_room;
+static uint32_t first_free = RECORDS_MOST; /* RECORDS_MOST: none */
+static uint32_t file_life;                 /* how many files there were */
 static uint64_t next_serial = 1;
 
 /* No signal, no cancellation and no errno of these calls reaches the program. */
@@ -142,8 +147,14 @@ static bool file_is_usable(void) {
     return file.fd >= 0 && (ipc_file_is_there(&file) || file_again());
 }
 
+/* Where its name has gone with its lock, another takes its place: what had records in it is kept for ever, since nobody
+ * can tell any more who has it open. */
 static bool file_ready(void) {
-    if (file.fd >= 0) return file_is_usable();
+    if (file_is_usable()) return true;
+    if (file.fd >= 0) {
+        file.fd = -1;
+        file_life++;
+    }
     remove_left_behind();
     for (int i = 0; i < ATTEMPTS && file.fd < 0; i++) file_try();
     if (file.fd < 0)
@@ -174,20 +185,27 @@ static bool record_void(uint32_t number) {
 
 /* ---- numbers ---- */
 
-/* An unused one, entry_count when there is none. */
+static void number_put(uint32_t number) {
+    entries[number] = (struct entry){.next_free = first_free};
+    first_free = number;
+}
+
+/* An unused one, RECORDS_MOST when there is none. */
 static uint32_t number_take(void) {
-    uint32_t number = 0;
-    while (number < entry_count && entries[number].serial) number++;
-    if (number < entry_count || entry_count == RECORDS_MOST) return number < entry_count ? number : entry_count;
+    const uint32_t number = first_free;
+    if (number != RECORDS_MOST) {
+        first_free = entries[number].next_free;
+        return number;
+    }
+    if (entry_count == RECORDS_MOST) return RECORDS_MOST;
     if (entry_count == entry_room) {
         const uint32_t room = entry_room ? 2 * entry_room : 64;
         struct entry *more = realloc(entries, room * sizeof *more);
-        if (!more) return entry_count;
+        if (!more) return RECORDS_MOST;
         entries = more;
         entry_room = room;
     }
-    entries[entry_count++] = (struct entry){0};
-    return number;
+    return entry_count++;
 }
 
 static void handle_write(uint32_t number, unsigned char handle[IPC_HANDLE_BYTES]) {
@@ -201,14 +219,15 @@ static void handle_write(uint32_t number, unsigned char handle[IPC_HANDLE_BYTES]
 static uint64_t add(const struct ipc_export *export, unsigned char handle[IPC_HANDLE_BYTES]) {
     if (!file_ready()) return 0;
     const uint32_t number = number_take();
-    if (number == entry_count) return 0;
+    if (number == RECORDS_MOST) return 0;
     if (!(next_serial & ((UINT64_C(1) << SERIAL_BITS) - 1))) next_serial++;
     if (!record_write(number, export, next_serial)) {
         record_void(number);
+        number_put(number);
         log_line(LOG_WARNING, "IPC: the record of an export cannot be written: %s", strerrordesc_np(errno));
         return 0;
     }
-    entries[number] = (struct entry){next_serial++, export->address};
+    entries[number] = (struct entry){.serial = next_serial++, .address = export->address, .life = file_life};
     handle_write(number, handle);
     return export_number(number);
 }
@@ -226,23 +245,32 @@ uint64_t exports_add(const struct ipc_export *export, unsigned char handle[IPC_H
 bool exports_handle(uint64_t export, unsigned char handle[IPC_HANDLE_BYTES]) {
     pthread_mutex_lock(&lock);
     const struct entry *entry = entry_of(export);
-    if (entry) handle_write((uint32_t)(entry - entries), handle);
+    const bool known = entry && entry->life == file_life;
+    if (known) handle_write((uint32_t)(entry - entries), handle);
     pthread_mutex_unlock(&lock);
-    return entry != NULL;
+    return known;
+}
+
+void exports_noted(uint64_t export) {
+    pthread_mutex_lock(&lock);
+    struct entry *entry = entry_of(export);
+    if (entry) entry->noted = true;
+    pthread_mutex_unlock(&lock);
 }
 
 /* Void before asked: handle.h says why. */
-static bool over(struct entry *entry) {
+static bool over(const struct entry *entry) {
     const uint32_t number = (uint32_t)(entry - entries);
-    if (!file_is_usable() || !record_void(number) || ipc_is_locked(file.fd, lock_at(number))) return false;
-    entry->serial = 0;
+    if (entry->life != file_life || !file_is_usable()) return false;
+    if (!record_void(number) || ipc_is_locked(file.fd, lock_at(number))) return false;
+    number_put(number);
     return true;
 }
 
 bool exports_over(uint64_t export) {
     struct guard guard;
     enter(&guard);
-    struct entry *entry = entry_of(export);
+    const struct entry *entry = entry_of(export);
     const bool is_over = !entry || over(entry);
     leave(&guard);
     return is_over;
@@ -251,8 +279,11 @@ bool exports_over(uint64_t export) {
 void exports_sweep(bool (*known)(void *arg, uint64_t export, uint64_t address), void *arg) {
     struct guard guard;
     enter(&guard);
-    for (uint32_t i = 0; i < entry_count; i++)
-        if (entries[i].serial && !known(arg, export_number(i), entries[i].address)) over(&entries[i]);
+    for (uint32_t i = 0; i < entry_count; i++) {
+        const struct entry *entry = &entries[i];
+        if (!entry->serial || !entry->noted || known(arg, export_number(i), entry->address)) continue;
+        if (!over(entry) && entry->life != file_life) number_put(i);
+    }
     leave(&guard);
 }
 
@@ -271,4 +302,5 @@ void exports_forget_in_child(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     ipc_file_close(&file);
     entry_count = 0;
+    first_free = RECORDS_MOST;
 }

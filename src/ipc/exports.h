@@ -17,9 +17,12 @@ struct ipc_export {
     const void *driver_handle; /* of the segment: IPC_HANDLE_BYTES */
 };
 
+#define EXPORTS_MOST 65536 /* at a time */
+
 /* Make a handle for a block: its export's number (never 0), and the handle's bytes. 0 when there can be none: no shared
- * memory, no host memory, too many. */
+ * memory, no host memory, too many. Once the number is noted of the block, exports_noted is to follow. */
 uint64_t exports_add(const struct ipc_export *export, unsigned char handle[IPC_HANDLE_BYTES]);
+void exports_noted(uint64_t export);
 
 /* The same bytes again. False when there is no such export. */
 bool exports_handle(uint64_t export, unsigned char handle[IPC_HANDLE_BYTES]);
@@ -28,7 +31,8 @@ bool exports_handle(uint64_t export, unsigned char handle[IPC_HANDLE_BYTES]);
  * nothing from now on. */
 bool exports_over(uint64_t export);
 
-/* exports_over of each that `known` denies. `known` is called with a lock of exports held, which exports_* take. */
+/* exports_over of each that was noted and that `known` denies. `known` is called with a lock of exports held, which
+ * exports_* take. */
 void exports_sweep(bool (*known)(void *arg, uint64_t export, uint64_t address), void *arg);
 
 /* Was the handle made by this process? */

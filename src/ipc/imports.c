@@ -31,11 +31,12 @@ struct held_record {
     struct held_record *next;
 };
 
-/* One block at one address. */
+/* One record, opened at one address. */
 struct import {
     struct import_info info;
     struct import_hold hold; /* of the first opening; each counts one */
-    const void *context;
+    struct import_life life;
+    bool gone;        /* its context is no more */
     unsigned opened;  /* times */
     unsigned closing; /* calls that are in the driver to close it */
     struct import *next;
@@ -126,7 +127,8 @@ static void give_up(const struct import_hold *hold) {
     struct held_record **at = held_find(hold->file, hold->number);
     struct held_record *held = *at;
     struct exporter *exporter = exporters;
-    while (!same_file(exporter->id, hold->file)) exporter = exporter->next;
+    while (exporter && !same_file(exporter->id, hold->file)) exporter = exporter->next;
+    if (!held || !exporter) return;
     if (--held->holds == 0) {
         if (ipc_file_is_there(&exporter->file)) ipc_unlock(exporter->file.fd, lock_at(hold->number));
         *at = held->next;
@@ -185,20 +187,26 @@ void imports_give_up(const struct import_hold *hold) {
 
 /* ---- what is open ---- */
 
-static struct import **import_at(uint64_t address) {
-    struct import **at = &imports;
-    while (*at && (*at)->info.address != address) at = &(*at)->next;
-    return at;
+/* Of a context that nobody had told of when it was opened, the number is not known. */
+static bool is_in(const struct import *import, struct import_life life) {
+    return import->life.context == life.context && (import->life.serial == life.serial || !import->life.serial);
 }
 
-bool imports_opened(const struct import_hold *hold, uint64_t base, const void *context) {
+static bool is_of(const struct import *import, const struct import_hold *hold, uint64_t base, struct import_life life) {
+    return import->hold.number == hold->number && same_file(import->hold.file, hold->file) &&
+           import->info.base == base && import->life.context == life.context && import->life.serial == life.serial;
+}
+
+bool imports_opened(const struct import_hold *hold, uint64_t base, struct import_life life) {
     struct guard guard;
-    const uint64_t address = base + hold->offset;
     enter(&guard);
-    struct import *import = *import_at(address);
+    struct import *import = imports;
+    while (import && !is_of(import, hold, base, life)) import = import->next;
     if (!import && (import = malloc(sizeof *import))) {
-        *import = (struct import){
-            .info = {address, hold->requested, base, ++next_id}, .hold = *hold, .context = context, .next = imports};
+        *import = (struct import){.info = {base + hold->offset, hold->requested, base, ++next_id},
+                                  .hold = *hold,
+                                  .life = life,
+                                  .next = imports};
         imports = import;
         atomic_fetch_add(&import_count, 1);
     }
@@ -215,28 +223,31 @@ static void import_free(struct import **at) {
     atomic_fetch_sub(&import_count, 1);
 }
 
+/* An address that the driver has closed may be given to another opening before imports_close_ended: only what is open
+ * counts. */
 bool imports_close(uint64_t address, struct import_info *info) {
     if (atomic_load(&import_count) == 0) return false;
     pthread_mutex_lock(&lock);
-    struct import *import = *import_at(address);
-    const bool open = import && import->opened > 0;
-    if (open) {
+    struct import *import = imports;
+    while (import && (import->info.address != address || !import->opened)) import = import->next;
+    if (import) {
         import->opened--;
         import->closing++;
         *info = import->info;
     }
     pthread_mutex_unlock(&lock);
-    return open;
+    return import != NULL;
 }
 
 void imports_close_ended(const struct import_info *info, bool closed) {
     struct guard guard;
     enter(&guard);
-    struct import **at = import_at(info->address);
+    struct import **at = &imports;
+    while (*at && (*at)->info.id != info->id) at = &(*at)->next;
     struct import *import = *at;
-    if (import && import->info.id == info->id) {
+    if (import) {
         import->closing--;
-        if (closed)
+        if (closed || import->gone)
             give_up(&import->hold);
         else
             import->opened++;
@@ -249,23 +260,25 @@ bool imports_find(uint64_t address, struct import_info *info) {
     if (__builtin_expect(atomic_load_explicit(&import_count, memory_order_relaxed) == 0, 1)) return false;
     pthread_mutex_lock(&lock);
     const struct import *import = imports;
-    while (import && address - import->info.address >= import->info.requested) import = import->next;
+    while (import && (!import->opened || address - import->info.address >= import->info.requested))
+        import = import->next;
     if (import) *info = import->info;
     pthread_mutex_unlock(&lock);
     return import != NULL;
 }
 
-void imports_context_gone(const void *context) {
+void imports_context_gone(struct import_life life) {
     if (atomic_load(&import_count) == 0) return;
     struct guard guard;
     enter(&guard);
     for (struct import **at = &imports; *at;) {
         struct import *import = *at;
-        if (import->context != context) {
+        if (!is_in(import, life)) {
             at = &import->next;
             continue;
         }
         for (; import->opened > 0; import->opened--) give_up(&import->hold);
+        import->gone = true;
         if (import->closing)
             at = &import->next;
         else

@@ -21,9 +21,15 @@ struct import_hold {
 bool imports_hold(const struct ipc_handle *handle, struct import_hold *hold, const char **why);
 void imports_give_up(const struct import_hold *hold);
 
+/* The life of a context in which something is opened: its handle, and a number for each life of that. */
+struct import_life {
+    const void *context;
+    uint64_t serial;
+};
+
 /* The segment was opened at `base`, as the driver counts it: the block is open once more, and the import's now. False
  * when host memory ran out; the hold is the caller's still. */
-bool imports_opened(const struct import_hold *hold, uint64_t base, const void *context);
+bool imports_opened(const struct import_hold *hold, uint64_t base, struct import_life life);
 
 struct import_info {
     uint64_t address, requested; /* the block's */
@@ -39,8 +45,8 @@ void imports_close_ended(const struct import_info *info, bool closed);
 /* The opened block that holds `address`. */
 bool imports_find(uint64_t address, struct import_info *info);
 
-/* The context is gone, and what was opened in it. */
-void imports_context_gone(const void *context);
+/* The life is over, and what was opened in it is no more. */
+void imports_context_gone(struct import_life life);
 
 void imports_forget_in_child(void);
 

@@ -173,9 +173,12 @@ static void a_sweep_ends_what_is_not_known(void **state) {
     (void)state;
     unsigned char odd[IPC_HANDLE_BYTES], even[IPC_HANDLE_BYTES];
     struct import_hold held;
-    const uint64_t export = add(21, odd);
-    add(22, even);
+    const uint64_t export = add(21, odd), unknown = add(22, even);
     unsigned questions = 0;
+    exports_sweep(knows_odd, &questions);
+    assert_int_equal(questions, 0); /* their blocks do not know of them yet */
+    exports_noted(export);
+    exports_noted(unknown);
     exports_sweep(knows_odd, &questions);
     assert_int_equal(questions, 2);
     assert_non_null(hold(even, &held));
@@ -218,10 +221,11 @@ static void what_was_opened_twice_is_held_until_the_second_close(void **state) {
     struct import_hold one, two;
     struct import_info info;
     static const int context;
+    const struct import_life life = {&context, 1}, next_life = {&context, 2};
     const uint64_t export = add(40, handle);
     assert_null(hold(handle, &one));
     assert_null(hold(handle, &two));
-    assert_true(imports_opened(&one, 0x100000, &context) && imports_opened(&two, 0x100000, &context));
+    assert_true(imports_opened(&one, 0x100000, life) && imports_opened(&two, 0x100000, life));
     const uint64_t address = 0x100000 + 512 * 40;
     assert_true(imports_find(address + 139, &info));
     assert_true(info.address == address && info.requested == 140 && info.base == 0x100000);
@@ -235,6 +239,51 @@ static void what_was_opened_twice_is_held_until_the_second_close(void **state) {
     imports_close_ended(&info, true);
     assert_false(imports_find(address, &info));
     assert_false(imports_close(address, &info));
+    imports_context_gone(next_life);
+    assert_true(exports_over(export));
+}
+
+/* The driver gives the address of what it has just closed to another opening, before the first close has ended. */
+static void an_address_that_is_being_closed_may_be_anothers(void **state) {
+    (void)state;
+    unsigned char handle[IPC_HANDLE_BYTES], other[IPC_HANDLE_BYTES];
+    struct import_hold one, two;
+    struct import_info closing, info;
+    static const int context;
+    const struct import_life life = {&context, 1};
+    const uint64_t export = add(41, handle), next = add(41, other);
+    assert_null(hold(handle, &one));
+    assert_true(imports_opened(&one, 0x100000, life));
+    const uint64_t address = 0x100000 + 512 * 41;
+    assert_true(imports_close(address, &closing));
+    assert_false(imports_find(address, &info));
+    assert_null(hold(other, &two));
+    assert_true(imports_opened(&two, 0x100000, life));
+    assert_false(exports_over(export));
+    imports_close_ended(&closing, true);
+    assert_true(exports_over(export));
+    assert_false(exports_over(next));
+    assert_true(imports_find(address, &info));
+    assert_int_not_equal(info.id, closing.id);
+    assert_true(imports_close(address, &info));
+    imports_close_ended(&info, true);
+    assert_true(exports_over(next));
+}
+
+static void what_ends_while_it_is_closed_is_not_open_again(void **state) {
+    (void)state;
+    unsigned char handle[IPC_HANDLE_BYTES];
+    struct import_hold held;
+    struct import_info info;
+    static const int context;
+    const struct import_life life = {&context, 1};
+    const uint64_t export = add(42, handle);
+    assert_null(hold(handle, &held));
+    assert_true(imports_opened(&held, 0x100000, life));
+    assert_true(imports_close(0x100000 + 512 * 42, &info));
+    imports_context_gone(life);
+    imports_close_ended(&info, false);
+    assert_false(imports_find(0x100000 + 512 * 42, &info));
     assert_true(exports_over(export));
 }
 
@@ -247,12 +296,14 @@ static void the_end_of_a_context_closes_what_was_opened_in_it(void **state) {
     const uint64_t export = add(50, handle), stays = add(51, other);
     for (int i = 0; i < 3; i++) {
         assert_null(hold(i < 2 ? handle : other, &held));
-        assert_true(imports_opened(&held, i < 2 ? 0x200000 : 0x400000, &contexts[i / 2]));
+        assert_true(imports_opened(&held, i < 2 ? 0x200000 : 0x400000, (struct import_life){&contexts[i / 2], 7}));
     }
-    imports_context_gone(&contexts[0]);
+    imports_context_gone((struct import_life){&contexts[0], 6}); /* an earlier life */
+    assert_true(imports_find(0x200000 + 512 * 50, &info));
+    imports_context_gone((struct import_life){&contexts[0], 7});
     assert_false(imports_find(0x200000 + 512 * 50, &info));
     assert_true(imports_find(0x400000 + 512 * 51, &info));
-    imports_context_gone(&contexts[1]);
+    imports_context_gone((struct import_life){&contexts[1], 7});
     assert_true(exports_over(export) && exports_over(stays));
 }
 
@@ -366,6 +417,28 @@ static void a_descriptor_that_the_program_has_taken_is_not_written_to(void **sta
     close(taken);
 }
 
+/* Its lock is gone with the descriptor, and so it was taken for left behind. */
+static void a_file_that_others_have_removed_is_replaced(void **state) {
+    (void)state;
+    unsigned char lost[IPC_HANDLE_BYTES], handle[IPC_HANDLE_BYTES];
+    char path[128];
+    struct import_hold held;
+    const uint64_t old = add(85, lost);
+    exports_noted(old);
+    file_path(lost, path);
+    close(take_over_descriptor());
+    assert_int_equal(unlink(path), 0);
+    const uint64_t export = add(86, handle);
+    assert_null(hold(handle, &held));
+    imports_give_up(&held);
+    assert_true(exports_over(export));
+    assert_false(exports_over(old)); /* who has it open cannot be told */
+    unsigned questions = 0;
+    exports_sweep(knows_odd, &questions); /* 85 is known */
+    exports_sweep(knows_odd, &questions);
+    assert_int_equal(questions, 2);
+}
+
 static void errno_is_kept(void **state) {
     (void)state;
     unsigned char handle[IPC_HANDLE_BYTES];
@@ -391,11 +464,14 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(records_that_are_over_are_used_again),
     cmocka_unit_test(many_at_once_are_kept_apart),
     cmocka_unit_test(what_was_opened_twice_is_held_until_the_second_close),
+    cmocka_unit_test(an_address_that_is_being_closed_may_be_anothers),
+    cmocka_unit_test(what_ends_while_it_is_closed_is_not_open_again),
     cmocka_unit_test(the_end_of_a_context_closes_what_was_opened_in_it),
     cmocka_unit_test(own_handles_are_known),
     cmocka_unit_test(hazard_36_the_file_of_a_dead_process_opens_nothing_and_is_removed_by_the_next),
     cmocka_unit_test(a_strangers_file_is_not_read),
     cmocka_unit_test(a_descriptor_that_the_program_has_taken_is_not_written_to),
+    cmocka_unit_test(a_file_that_others_have_removed_is_replaced),
     cmocka_unit_test(errno_is_kept),
 };
 
