@@ -45,11 +45,11 @@ CUresult entry_cuMemPoolTrimTo(CUmemoryPool memory_pool, size_t keep_bytes) {
 CUresult entry_cuMemPoolDestroy(CUmemoryPool memory_pool) {
     if (!symbols_driver() || !REAL(cuMemPoolDestroy)) return PROCESS_NO_DRIVER;
     struct pool_system *pool = process_pool();
-    const uint64_t ended = pool ? pool_memory_pool_destroyed(pool, memory_pool) : 0;
+    const uint64_t ended = pool ? pool_memory_pool_ending(pool, memory_pool) : 0;
     const bool exportable = device_driver_pool_set_exportable(memory_pool, false);
     const CUresult result = REAL(cuMemPoolDestroy)(memory_pool);
     if (result != CUDA_SUCCESS && exportable) device_driver_pool_set_exportable(memory_pool, true);
-    if (ended && result != CUDA_SUCCESS) pool_memory_pool_kept(pool, ended);
+    if (pool) pool_memory_pool_settled(pool, memory_pool, ended, result == CUDA_SUCCESS);
     return set(result);
 }
 

@@ -69,7 +69,8 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
             figures_begin(pool);
             heap_forget(pool);
             figures_end(pool);
-            pool->source = *source;
+            __atomic_store_n(&pool->source.context.handle, source->context.handle, __ATOMIC_RELAXED);
+            pool->source.memory_pool = source->memory_pool; /* the rest is the same */
             pool->primary = primary;
             pool->gone = pool->ended = false;
             pool_rename(pool);
@@ -153,18 +154,31 @@ static struct pool *context_adopt(struct pool_system *system, const void *handle
     return pool;
 }
 
+/* Under contexts_lock. */
+static bool is_ending(const struct pool_system *system, const void *memory_pool) {
+    for (unsigned i = 0; i < system->ending_count; i++)
+        if (system->ending[i] == memory_pool) return true;
+    return system->ending_unlisted > 0;
+}
+
 struct pool *contexts_async_pool(struct pool_system *system, struct device_context context) {
     const struct device_ops *ops = system->ops;
     struct segment_source source = {.kind = SEGMENT_ASYNC, .context = {NULL, context.ordinal}};
     const int error = errno;
     struct device_info info;
     struct pool *pool = NULL;
-    if (ops->memory_pool(ops->self, context.ordinal, &source.memory_pool) == DEVICE_OK) {
+    for (bool known = false; !known;) {
+        /* What was current when the driver was asked may have been destroyed since, and its handle be anything. */
+        const uint64_t ends = atomic_load(&system->memory_pool_ends);
+        if (ops->memory_pool(ops->self, context.ordinal, &source.memory_pool) != DEVICE_OK) break;
         ops->device_describe(ops->self, context, &info);
         pthread_mutex_lock(&system->contexts_lock);
-        struct device_state *device = device_of(system, context);
-        if (!device) device = device_add(system, context, &info);
-        if (device) pool = pool_add(system, device, &source, false);
+        known = atomic_load(&system->memory_pool_ends) == ends;
+        if (known && !is_ending(system, source.memory_pool)) {
+            struct device_state *device = device_of(system, context);
+            if (!device) device = device_add(system, context, &info);
+            if (device) pool = pool_add(system, device, &source, false);
+        }
         pthread_mutex_unlock(&system->contexts_lock);
     }
     errno = error;
@@ -199,7 +213,7 @@ void pool_enter(struct pool *pool) {
 }
 
 void pool_leave(struct pool *pool) {
-    if (--pool->inside == 0 && pool->status == POOL_CLOSED) pthread_cond_broadcast(&pool->changed);
+    if (--pool->inside == 0 && (pool->status == POOL_CLOSED || pool->ended)) pthread_cond_broadcast(&pool->changed);
     if (--entered.times == 0) pthread_setcancelstate(entered.state, &entered.state);
 }
 
@@ -335,28 +349,50 @@ uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_po
     return pool ? grow_release_pool(pool, keep_bytes) : 0;
 }
 
-void pool_memory_pool_kept(struct pool_system *system, uint64_t number) {
-    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
-        const bool found = pool->ended && pool->generation == number;
-        const void *memory_pool = pool->source.memory_pool;
-        pthread_mutex_unlock(&pool->lock);
-        if (!found || pool_from(system, memory_pool)) continue;
-        pthread_mutex_lock(&pool->lock);
-        if (pool->generation == number) pool->ended = false;
-        pthread_mutex_unlock(&pool->lock);
+static void end_begins(struct pool_system *system, const void *memory_pool) {
+    pthread_mutex_lock(&system->contexts_lock);
+    if (system->ending_count < MEMORY_POOLS_ENDING) {
+        system->ending[system->ending_count++] = memory_pool;
+    } else {
+        system->ending_unlisted++;
     }
-    atomic_fetch_add(&system->streams_epoch, 1);
+    atomic_fetch_add(&system->memory_pool_ends, 1);
+    pthread_mutex_unlock(&system->contexts_lock);
 }
 
-uint64_t pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool) {
+static void end_is_over(struct pool_system *system, const void *memory_pool) {
+    pthread_mutex_lock(&system->contexts_lock);
+    unsigned i = 0;
+    while (i < system->ending_count && system->ending[i] != memory_pool) i++;
+    if (i < system->ending_count) {
+        system->ending[i] = system->ending[--system->ending_count];
+    } else {
+        system->ending_unlisted--;
+    }
+    atomic_fetch_add(&system->memory_pool_ends, 1);
+    pthread_mutex_unlock(&system->contexts_lock);
+}
+
+uint64_t pool_memory_pool_ending(struct pool_system *system, const void *memory_pool) {
+    end_begins(system, memory_pool);
     struct pool *pool = pool_from(system, memory_pool);
     if (!pool) return 0;
     pthread_mutex_lock(&pool->lock);
     pool->ended = true;
     const uint64_t number = pool->generation;
+    while (pool->inside > 0) pool_await_change(pool);
     pthread_mutex_unlock(&pool->lock);
     atomic_fetch_add(&system->streams_epoch, 1);
     grow_release_pool(pool, 0);
     return number;
+}
+
+void pool_memory_pool_settled(struct pool_system *system, const void *memory_pool, uint64_t number, bool gone) {
+    for (struct pool *pool = atomic_load(&system->pools); pool && !gone && number; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        if (pool->ended && pool->generation == number) pool->ended = false;
+        pthread_mutex_unlock(&pool->lock);
+    }
+    end_is_over(system, memory_pool);
+    atomic_fetch_add(&system->streams_epoch, 1);
 }

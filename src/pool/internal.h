@@ -391,9 +391,16 @@ struct pool {
     bool gone;                                /* PLAIN: of a context that is no more */
     bool ended;                               /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned closers;                         /* pool_context_close calls that await their settle */
-    pthread_cond_t changed;                   /* status became OPEN, inside became 0 while CLOSED, a marking ended */
-    struct pool *next;                        /* system->pools */
+    pthread_cond_t changed; /* status became OPEN, inside became 0 while CLOSED or ended, a marking ended */
+    struct pool *next;      /* system->pools */
 };
+
+/* The context of a pool of the plain kind. Without the lock it may be that of an earlier life, where the address that
+ * led to the pool is nobody's any more. */
+static inline struct device_context pool_context(const struct pool *pool) {
+    return (struct device_context){__atomic_load_n(&pool->source.context.handle, __ATOMIC_RELAXED),
+                                   pool->source.context.ordinal};
+}
 
 struct context_entry {
     void *handle;
@@ -401,6 +408,7 @@ struct context_entry {
 };
 
 #define CONTEXTS_MAX 256
+#define MEMORY_POOLS_ENDING 8 /* told apart at a time */
 
 struct capture_probe; /* capture.c */
 
@@ -417,10 +425,13 @@ struct pool_system {
     pthread_mutex_t contexts_lock;
     struct context_entry contexts[CONTEXTS_MAX]; /* guarded by contexts_lock */
     size_t context_count;
-    _Atomic(struct pool *) pools; /* by next; grows only */
-    struct device_state *devices; /* guarded by contexts_lock; grows only */
-    pthread_mutex_t probes_lock;  /* guards probes; no other lock is taken inside */
-    struct capture_probe *probes; /* guarded by probes_lock */
+    _Atomic uint64_t memory_pool_ends;       /* changes when one is about to be destroyed, and when it was */
+    const void *ending[MEMORY_POOLS_ENDING]; /* those in between; guarded by contexts_lock */
+    unsigned ending_count, ending_unlisted;  /* likewise; the latter found no place */
+    _Atomic(struct pool *) pools;            /* by next; grows only */
+    struct device_state *devices;            /* guarded by contexts_lock; grows only */
+    pthread_mutex_t probes_lock;             /* guards probes; no other lock is taken inside */
+    struct capture_probe *probes;            /* guarded by probes_lock */
 };
 
 static inline struct stream_ref *streams_ref(struct pool_system *system, struct device_stream stream, int *code) {

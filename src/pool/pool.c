@@ -314,7 +314,7 @@ static struct pool *free_begin(struct pool_system *system, uint64_t address, enu
     const struct device_ops *ops = system->ops;
     *context = NULL;
     *code = ops->current_handle(ops->self, context);
-    if (__builtin_expect(*code == DEVICE_OK && *context == pool->source.context.handle && *context, 1)) return pool;
+    if (__builtin_expect(*code == DEVICE_OK && *context == pool_context(pool).handle && *context, 1)) return pool;
     /* The driver's own answer, without asking it: it would free what is ours. */
     if (*code == DEVICE_OK && !*context) *code = DEVICE_INVALID_CONTEXT;
     if (*code != DEVICE_OK) return NULL;
@@ -382,7 +382,7 @@ static void COLD wait_for_frees(struct pool *pool) {
     if (!wait || !capture_wait_begin(pool)) return;
     /* For its own context, as the driver's free would. */
     const uint64_t began = figures_clock();
-    ops->context_synchronize(ops->self, pool->source.context);
+    ops->context_synchronize(ops->self, pool_context(pool));
     pthread_mutex_lock(&pool->lock);
     capture_wait_end(pool);
     figures_begin(pool);
@@ -538,12 +538,12 @@ HOT int pool_free(struct pool_system *system, uint64_t address, enum pool_door d
     if (__builtin_expect(!capture_wait_begin(pool), 0)) return free_in_capture(pool, address, door, true);
     const struct device_ops *ops = system->ops;
     uint64_t began = sample_begin(&free_calls);
-    code = __builtin_expect(pool->source.context.handle == context, 1)
+    code = __builtin_expect(pool_context(pool).handle == context, 1)
                ? ops->current_synchronize(ops->self)
-               : ops->context_synchronize(ops->self, pool->source.context);
+               : ops->context_synchronize(ops->self, pool_context(pool));
     if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door, true);
     /* Kernels of another context may use the block. */
-    if (__builtin_expect(!ops->context_alone(ops->self, pool->source.context), 0)) {
+    if (__builtin_expect(!ops->context_alone(ops->self, pool_context(pool)), 0)) {
         if (!atomic_load(&system->fences.unsupported)) return free_waiting(pool, address, door, true);
         code = ops->synchronize_all(ops->self);
         if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
@@ -555,7 +555,7 @@ HOT int pool_free(struct pool_system *system, uint64_t address, enum pool_door d
 static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
     const struct device_ops *ops = pool->system->ops;
     if (!capture_wait_begin(pool)) return free_waiting(pool, address, door, false);
-    const int code = ops->stream_synchronize(ops->self, pool->source.context, stream);
+    const int code = ops->stream_synchronize(ops->self, pool_context(pool), stream);
     if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
     return free_idle(pool, address, door, true, 0);
 }
@@ -577,7 +577,7 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
         /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy
          * stream would have to wait for one, the driver refuses a wait as it would the free. */
         if (code == DEVICE_NOT_READY) return system->ops->free_captured(system->ops->self, stream, address);
-        if (is_refusal(code)) code = system->ops->stream_synchronize(system->ops->self, pool->source.context, stream);
+        if (is_refusal(code)) code = system->ops->stream_synchronize(system->ops->self, pool_context(pool), stream);
         if (code != DEVICE_OK) return code;
     }
     struct stream_ref *ref = streams_ref(system, stream, &code);

@@ -133,12 +133,14 @@ void pool_context_streams_end(struct pool_system *system, const void *context);
 void pool_streams_closing(struct pool_system *system, const void *context);
 void pool_streams_settled(struct pool_system *system, const void *context, bool gone);
 
-/* The current memory pool of a device was set, or a memory pool is about to be destroyed: blocks of it live on, and no
- * more are given out. What it ended has a number, 0 where there was nothing: if the driver refuses to destroy it, that
- * goes on. */
+/* The current memory pool of a device was set. */
 void pool_memory_pool_set(struct pool_system *system);
-uint64_t pool_memory_pool_destroyed(struct pool_system *system, const void *memory_pool);
-void pool_memory_pool_kept(struct pool_system *system, uint64_t number);
+
+/* A memory pool is about to be destroyed: its blocks live on, no more are given out, and when this returns nobody is in
+ * the driver with it. What it ended has a number, 0 where there was nothing. Then, after the real call, with the same
+ * number: whether it is gone; else it goes on. */
+uint64_t pool_memory_pool_ending(struct pool_system *system, const void *memory_pool);
+void pool_memory_pool_settled(struct pool_system *system, const void *memory_pool, uint64_t number, bool gone);
 
 /* What the driver counts in a memory pool as in use for our segments, and what the program asked for in them. */
 void pool_memory_pool_use(struct pool_system *system, const void *memory_pool, uint64_t *reserved, uint64_t *requested);

@@ -2,6 +2,9 @@
  *
  * Blocks that are free in the order of a stream: who is given them, and when.
  */
+#include <stdatomic.h>
+#include <time.h>
+
 #include "pool_fixture.h"
 
 #define BIG (20 * MIB_BYTES) /* has a segment of its own */
@@ -289,8 +292,9 @@ static void a_destroyed_memory_pool_gives_out_no_more(void **state) {
     f.device.passes_at_once = true;
     uint64_t a = must_alloc_on(&f, S, BIG), b = must_alloc_on(&f, S, BIG);
     must_free_on(&f, S, a);
-    pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL);
+    const uint64_t number = pool_memory_pool_ending(f.pool, FAKE_MEMORY_POOL);
     assert_int_equal(f.device.releases, 1); /* what was wholly free */
+    pool_memory_pool_settled(f.pool, FAKE_MEMORY_POOL, number, true);
     must_free_on(&f, S, b);
     assert_int_not_equal(must_alloc_on(&f, S, BIG), b); /* its handle came back at once */
     fixture_end(&f);
@@ -301,20 +305,74 @@ static void a_memory_pool_whose_end_is_refused_goes_on(void **state) {
     struct fixture f;
     begin(&f);
     uint64_t a = must_alloc_on(&f, S, BIG);
-    uint64_t number = pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL);
+    const uint64_t number = pool_memory_pool_ending(f.pool, FAKE_MEMORY_POOL);
     assert_int_not_equal(number, 0);
-    assert_int_equal(pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL), 0);
-    pool_memory_pool_kept(f.pool, number);
+    assert_int_equal(pool_memory_pool_ending(f.pool, FAKE_MEMORY_POOL), 0);
+    pool_memory_pool_settled(f.pool, FAKE_MEMORY_POOL, 0, false);
+    pool_memory_pool_settled(f.pool, FAKE_MEMORY_POOL, number, false);
     must_free_on(&f, S, a);
     assert_int_equal(must_alloc_on(&f, S, BIG), a);
-    /* Not where another has taken its place. */
-    number = pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL);
-    const uint64_t b = must_alloc_on(&f, S, BIG);
-    pool_memory_pool_kept(f.pool, number);
-    must_free_on(&f, S, a);
-    assert_int_not_equal(must_alloc_on(&f, S, BIG), a);
-    must_free_on(&f, S, b);
-    assert_int_equal(must_alloc_on(&f, S, BIG), b);
+    fixture_end(&f);
+}
+
+/* The driver may still tell its handle as that of the current one. */
+static void a_memory_pool_that_is_being_destroyed_serves_nobody(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t address;
+    begin(&f);
+    void *const others[] = {(void *)1, (void *)2, (void *)3, (void *)4, (void *)5, (void *)6, (void *)7, (void *)8};
+    assert_int_equal(pool_memory_pool_ending(f.pool, FAKE_MEMORY_POOL), 0); /* nobody had used it */
+    assert_int_equal(pool_alloc_async(f.pool, BIG, S, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    pool_memory_pool_settled(f.pool, FAKE_MEMORY_POOL, 0, true);
+    must_alloc_on(&f, S, BIG);
+    pool_memory_pool_set(f.pool);
+    for (int i = 0; i < 8; i++) pool_memory_pool_ending(f.pool, others[i]);
+    must_alloc_on(&f, S, BIG);
+    pool_memory_pool_set(f.pool);
+    pool_memory_pool_ending(f.pool, (void *)9); /* one more than are told apart */
+    assert_int_equal(pool_alloc_async(f.pool, BIG, S, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    pool_memory_pool_settled(f.pool, (void *)9, 0, true);
+    must_alloc_on(&f, S, BIG);
+    for (int i = 0; i < 8; i++) pool_memory_pool_settled(f.pool, others[i], 0, true);
+    fixture_end(&f);
+}
+
+struct ending {
+    struct fixture *fixture;
+    pthread_t thread;
+    uint64_t number;
+    atomic_bool ended, ended_early;
+};
+
+static void *end_memory_pool(void *arg) {
+    struct ending *ending = arg;
+    ending->number = pool_memory_pool_ending(ending->fixture->pool, FAKE_MEMORY_POOL);
+    atomic_store(&ending->ended, true);
+    return NULL;
+}
+
+static void end_meanwhile(void *arg) {
+    struct ending *ending = arg;
+    const struct timespec a_while = {0, 20 * 1000 * 1000};
+    ending->fixture->device.during_alloc = NULL;
+    assert_int_equal(pthread_create(&ending->thread, NULL, end_memory_pool, ending), 0);
+    nanosleep(&a_while, NULL);
+    atomic_store(&ending->ended_early, atomic_load(&ending->ended));
+}
+
+static void a_memory_pool_is_destroyed_when_nobody_is_in_the_driver_with_it(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    must_alloc_on(&f, S, BIG);
+    struct ending ending = {.fixture = &f};
+    f.device.during_arg = &ending;
+    f.device.during_alloc = end_meanwhile;
+    must_alloc_on(&f, S, BIG);
+    assert_int_equal(pthread_join(ending.thread, NULL), 0);
+    assert_false(atomic_load(&ending.ended_early));
+    pool_memory_pool_settled(f.pool, FAKE_MEMORY_POOL, ending.number, true);
     fixture_end(&f);
 }
 
@@ -323,7 +381,8 @@ static void what_is_left_of_a_destroyed_memory_pool_goes_with_the_next_segment(v
     struct fixture f;
     begin(&f);
     const uint64_t a = must_alloc_on(&f, S, BIG);
-    pool_memory_pool_destroyed(f.pool, FAKE_MEMORY_POOL);
+    const uint64_t number = pool_memory_pool_ending(f.pool, FAKE_MEMORY_POOL);
+    pool_memory_pool_settled(f.pool, FAKE_MEMORY_POOL, number, true);
     must_free_on(&f, S, a);
     must_alloc_on(&f, S, BIG);
     assert_int_equal(f.device.releases, 0);
@@ -459,6 +518,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_device_takes_what_is_ordered_elsewhere),
     cmocka_unit_test(the_memory_pool_that_is_set_serves_from_then_on),
     cmocka_unit_test(a_destroyed_memory_pool_gives_out_no_more),
+    cmocka_unit_test(a_memory_pool_that_is_being_destroyed_serves_nobody),
+    cmocka_unit_test(a_memory_pool_is_destroyed_when_nobody_is_in_the_driver_with_it),
     cmocka_unit_test(a_memory_pool_whose_end_is_refused_goes_on),
     cmocka_unit_test(what_is_left_of_a_destroyed_memory_pool_goes_with_the_next_segment),
     cmocka_unit_test(a_context_that_is_gone_leaves_its_blocks_to_a_fence),
