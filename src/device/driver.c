@@ -170,7 +170,7 @@ static int memory_pool(void *self, int ordinal, void **handle) {
     return (int)result;
 }
 
-uint64_t device_driver_memory_pool_slack(struct device_driver *driver, int ordinal) {
+uint64_t device_driver_memory_pool_slack(struct device_driver *driver, int ordinal, uint64_t releasable) {
     const bool taken = (unsigned)ordinal < 64 && atomic_load(&driver->ordered) >> ordinal & 1;
     void *current = NULL;
     cuuint64_t reserved = 0, used = 0, kept = 0;
@@ -179,6 +179,7 @@ uint64_t device_driver_memory_pool_slack(struct device_driver *driver, int ordin
         driver->call.memory_pool_get_attribute(current, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) ||
         driver->call.memory_pool_get_attribute(current, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept))
         return 0;
+    if (used > releasable) return 0;
     const uint64_t stays = used > kept ? used : kept;
     return reserved > stays ? reserved - stays : 0;
 }

@@ -118,9 +118,9 @@ struct device_driver {
 const char *device_driver_bind(struct device_driver *driver, void *(*lookup)(void *arg, const char *symbol), void *arg);
 
 /* What the current memory pool of a device holds beyond what is used of it: the driver takes memory for one in steps,
- * which go back with the segments in them. Not what the program has it keep (its release threshold), and 0 where no
- * segment has been taken from one. */
-uint64_t device_driver_memory_pool_slack(struct device_driver *driver, int ordinal);
+ * which go back with the segments in them. 0 where more is used than the `releasable` bytes of segments that could go,
+ * since nobody knows which steps those share; nor what the program has it keep (its release threshold). */
+uint64_t device_driver_memory_pool_slack(struct device_driver *driver, int ordinal, uint64_t releasable);
 
 /* ---- driver_fences.c: contexts that live, and marks behind their work ---- */
 

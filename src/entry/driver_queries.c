@@ -45,8 +45,9 @@ CUresult entry_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     struct device_context context;
     uint64_t ours = 0;
     if (process_context(&context) == DEVICE_OK) {
-        ours = pool_releasable(pool, context.ordinal);
-        ours += device_driver_memory_pool_slack(process_driver(), context.ordinal);
+        uint64_t of_async;
+        ours = pool_releasable(pool, context.ordinal, &of_async);
+        ours += device_driver_memory_pool_slack(process_driver(), context.ordinal, of_async);
     }
     *free_bytes = ours < total - now_free ? now_free + ours : total;
     if (total_bytes) *total_bytes = total;

@@ -283,7 +283,7 @@ int entry_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     const int code = runtime->real.cudaMemGetInfo(&now_free, &total);
     const int ordinal = code == 0 ? current_ordinal(runtime) : -1;
     if (code != 0) return code;
-    const uint64_t ours = ordinal < 0 ? 0 : pool_releasable(pool, ordinal);
+    const uint64_t ours = ordinal < 0 ? 0 : pool_releasable(pool, ordinal, NULL);
     *free_bytes = ours < total - now_free ? now_free + ours : total;
     if (total_bytes) *total_bytes = total;
     return code;

@@ -393,6 +393,23 @@ static void COLD wait_for_frees(struct pool *pool) {
     streams_prove(pool, 0, true);
 }
 
+/* What was exported without a trace and cannot go without a wait is bounded likewise: the driver's free of it would
+ * have waited. True when the wait is done. */
+static bool COLD wait_for_exported(struct pool *pool) {
+    const struct device_ops *ops = pool->system->ops;
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t most = pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES;
+    const bool wait = pool->untraceable && pool->exported_bytes > most;
+    pthread_mutex_unlock(&pool->lock);
+    if (!wait || !capture_wait_begin(pool)) return false;
+    const int code = ops->context_synchronize(ops->self, pool_context(pool));
+    pthread_mutex_lock(&pool->lock);
+    capture_wait_end(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (code == DEVICE_OK) grow_prove(pool->system, pool->device);
+    return code == DEVICE_OK;
+}
+
 static void COLD clear_up(struct pool *pool, struct aftermath after) {
     struct pool_system *system = pool->system;
     if (after.close) {
@@ -402,7 +419,8 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
     if (after.wait) wait_for_frees(pool);
     if (after.exports) {
         notes_ask_exports(pool);
-        if (after.waits) grow_release_untraceable(pool);
+        if (after.waits || wait_for_exported(pool))
+            while (grow_release_untraceable(pool) > 0) continue;
     }
     /* To give back is a driver call that harms a capture: the first free after it does so. */
     const bool captures = atomic_load(&system->captures) != 0;
@@ -653,11 +671,12 @@ static struct device_state *device_by_ordinal(struct pool_system *system, int or
     return device;
 }
 
-uint64_t pool_releasable(struct pool_system *system, int ordinal) {
+uint64_t pool_releasable(struct pool_system *system, int ordinal, uint64_t *of_async) {
     struct pool_totals totals;
     struct device_state *device = device_by_ordinal(system, ordinal);
     if (device) grow_prove(system, device);
     pool_totals(system, ordinal, &totals);
+    if (of_async) *of_async = totals.releasable_async;
     return totals.releasable;
 }
 
@@ -687,6 +706,7 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
         totals->retired += pool->retired_bytes;
         totals->exported += pool->exported_bytes;
         totals->releasable += pool->releasable;
+        if (pool->source.kind == SEGMENT_ASYNC) totals->releasable_async += pool->releasable;
         totals->blocks_live += pool->live_blocks;
         totals->segments += pool->segment_count;
         if (heap_largest(pool) > totals->largest_free) totals->largest_free = heap_largest(pool);

@@ -103,8 +103,9 @@ uint64_t pool_note_export(struct pool_system *system, const struct pool_block_in
 /* Is the block at `address` live or kept with this export? */
 bool pool_knows_export(struct pool_system *system, uint64_t export, uint64_t address);
 
-/* Bytes that trimming the device would give back: what cuMemGetInfo has to add. */
-uint64_t pool_releasable(struct pool_system *system, int ordinal);
+/* Bytes that trimming the device would give back: what cuMemGetInfo has to add. *of_async (may be NULL): those of the
+ * async kind among them. */
+uint64_t pool_releasable(struct pool_system *system, int ordinal, uint64_t *of_async);
 
 /* Give wholly free segments of the device back until at most `keep_bytes` stay cached. Returns the bytes given back.
  * Blocks. */
@@ -161,8 +162,8 @@ const char *pool_check(struct pool_system *system);
 
 /* Sums over all pools of a device (−1: all devices), for tests and for comparing with the figures. */
 struct pool_totals {
-    uint64_t live, requested, reserved, idle, ordered, waiting, retired, exported, releasable, largest_free,
-        blocks_live, segments;
+    uint64_t live, requested, reserved, idle, ordered, waiting, retired, exported, releasable, releasable_async,
+        largest_free, blocks_live, segments;
 };
 void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *totals);
 

@@ -74,7 +74,7 @@ static void hazard_39_small_blocks_that_stay_keep_little_of_what_large_ones_leav
         state_of_random = seed;
         fixture_begin(&f, 16384 * MIB_BYTES, fixture_options());
         mix(&f, async, kept);
-        pool_releasable(f.pool, 0); /* what has passed is proved */
+        pool_releasable(f.pool, 0, NULL); /* what has passed is proved */
         /* They came between, and are a tenth of, what went. */
         assert_in_range(totals_of(&f, 0).live, 64 * MIB_BYTES, 128 * MIB_BYTES);
         assert_in_range(stranded(&f), 0, totals_of(&f, 0).live / 2);

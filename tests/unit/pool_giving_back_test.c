@@ -90,9 +90,9 @@ static void what_has_passed_is_proved_before_it_is_counted_or_trimmed(void **sta
     begin(&f, false);
     must_free(&f, must_alloc_on(&f, A, BIG));
     must_free_on(&f, A, must_alloc_on(&f, A, BIG));
-    assert_int_equal(pool_releasable(f.pool, 0), 0); /* marks and fences are recorded */
+    assert_int_equal(pool_releasable(f.pool, 0, NULL), 0); /* marks and fences are recorded */
     pass_all(&f);
-    assert_int_equal(pool_releasable(f.pool, 0), 2 * BIG);
+    assert_int_equal(pool_releasable(f.pool, 0, NULL), 2 * BIG);
     must_free_on(&f, A, must_alloc_on(&f, A, BIG));
     assert_int_equal(pool_trim(f.pool, 0, 2 * BIG), 0);
     assert_int_equal(pool_trim(f.pool, 0, BIG), BIG); /* what is ordered is cached too */
@@ -174,9 +174,9 @@ static void headroom_is_made_whole_only_by_a_free_that_waits(void **state) {
         must_free(&f, a);
         must_free(&f, b);
         if (!waits) {
-            pool_releasable(f.pool, 0);
+            pool_releasable(f.pool, 0, NULL);
             pass_all(&f);
-            assert_int_equal(pool_releasable(f.pool, 0), 950 * MIB_BYTES);
+            assert_int_equal(pool_releasable(f.pool, 0, NULL), 950 * MIB_BYTES);
         }
         must_free(&f, kept);
         assert_int_equal(f.device.releases > 0, waits);
@@ -191,9 +191,9 @@ static void fill_with_idle(struct fixture *f) {
     const uint64_t async = must_alloc_on(f, A, BIG), plain = must_alloc(f, BIG);
     must_free_on(f, A, async);
     must_free(f, plain);
-    pool_releasable(f->pool, 0);
+    pool_releasable(f->pool, 0, NULL);
     pass_all(f);
-    assert_int_equal(pool_releasable(f->pool, 0), 2 * BIG);
+    assert_int_equal(pool_releasable(f->pool, 0, NULL), 2 * BIG);
 }
 
 static void who_may_not_wait_gives_plain_memory_back_last(void **state) {
@@ -270,9 +270,9 @@ static void segments_become_one_where_nobody_waits_for_that(void **state) {
         uint64_t blocks[2];
         for (unsigned i = 0; i < 2; i++) blocks[i] = async ? must_alloc_on(&f, A, BIG) : must_alloc(&f, BIG);
         for (unsigned i = 0; i < 2; i++) must_free(&f, blocks[i]);
-        pool_releasable(f.pool, 0);
+        pool_releasable(f.pool, 0, NULL);
         pass_all(&f);
-        assert_int_equal(pool_releasable(f.pool, 0), 2 * BIG);
+        assert_int_equal(pool_releasable(f.pool, 0, NULL), 2 * BIG);
         if (async)
             must_alloc_on(&f, A, 38 * MIB_BYTES);
         else

@@ -183,13 +183,13 @@ static void hazard_34_an_open_block_is_nobodys_until_it_is_closed(void **state) 
         assert_true(pool_knows_export(f.pool, 3, block));
         for (int i = 0; i < 3; i++) assert_true(must_alloc(&f, 4 * MIB_BYTES) != block);
         is_open[3] = false;
-        pool_releasable(f.pool, 0);
+        pool_releasable(f.pool, 0, NULL);
         assert_false(pool_knows_export(f.pool, 3, block));
         assert_int_equal(totals_of(&f, 0).exported, 0);
         if (event) { /* work of this process may still use it */
             assert_int_equal(totals_of(&f, 0).waiting, 4 * MIB_BYTES);
             f.device.passed = f.device.recorded;
-            pool_releasable(f.pool, 0);
+            pool_releasable(f.pool, 0, NULL);
         }
         assert_true(must_alloc(&f, 4 * MIB_BYTES) == block);
         fixture_end(&f);
@@ -224,10 +224,10 @@ static void a_stream_ordered_free_of_an_open_block_keeps_it(void **state) {
     must_free_on(&f, A, block);
     assert_int_equal(totals_of(&f, 0).exported, 4 * MIB_BYTES);
     is_open[2] = false;
-    pool_releasable(f.pool, 0);
+    pool_releasable(f.pool, 0, NULL);
     assert_int_equal(totals_of(&f, 0).waiting, 4 * MIB_BYTES); /* the stream's work is not proved */
     f.device.passed = f.device.recorded;
-    pool_releasable(f.pool, 0);
+    pool_releasable(f.pool, 0, NULL);
     assert_int_equal(totals_of(&f, 0).waiting, 0);
     fixture_end(&f);
 }
@@ -283,6 +283,25 @@ static void in_need_such_segments_go_back_too(void **state) {
     fixture_end(&f);
 }
 
+/* Where no free waits they would pile up. */
+static void what_nobody_can_trace_is_bounded(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_options options = fixture_options();
+    options.free_event = true;
+    fixture_begin(&f, 65536 * MIB_BYTES, options);
+    for (int i = 0; i < 40; i++) {
+        const uint64_t block = must_alloc(&f, 64 * MIB_BYTES);
+        note_export(&f, block, 0);
+        const unsigned waits = f.device.synchronizes;
+        must_free(&f, block);
+        assert_true(f.device.synchronizes == waits || totals_of(&f, 0).exported < 256 * MIB_BYTES);
+        assert_true(totals_of(&f, 0).reserved <= 320 * MIB_BYTES);
+    }
+    assert_true(f.device.synchronizes > 0 && f.device.synchronizes < 40);
+    fixture_end(&f);
+}
+
 static void a_reset_forgets_exported_blocks(void **state) {
     (void)state;
     struct fixture f;
@@ -318,7 +337,7 @@ static void many_open_blocks_are_asked_about_in_turn(void **state) {
     for (int i = 0; i < COUNT; i++) must_free(&f, blocks[i]);
     must_free(&f, last);
     is_open[6] = false;
-    for (int i = 0; i < 4; i++) pool_releasable(f.pool, 0);
+    for (int i = 0; i < 4; i++) pool_releasable(f.pool, 0, NULL);
     assert_int_equal(totals_of(&f, 0).exported, COUNT * 4 * KIB);
     assert_true(must_alloc(&f, 4 * KIB) == last);
     fixture_end(&f);
@@ -336,6 +355,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_export_of_a_block_stays),
     cmocka_unit_test(hazard_34_what_nobody_can_trace_goes_with_its_segment),
     cmocka_unit_test(in_need_such_segments_go_back_too),
+    cmocka_unit_test(what_nobody_can_trace_is_bounded),
     cmocka_unit_test(a_reset_forgets_exported_blocks),
     cmocka_unit_test(many_open_blocks_are_asked_about_in_turn),
 };
