@@ -351,6 +351,18 @@ def hazard_34_a_reset_ends_the_handles():
 
 
 @case
+def hazard_34_a_resets_records_are_used_again():
+    with exporter() as source:
+        for i in range(40):
+            source.export("second")
+            source.ok("reset")
+            for name in "first", "second":
+                source.block(name, i)
+        size = os.path.getsize(source.records()[0])
+        assert size < 1024, f"the records of what a reset took are kept: {size} bytes"
+
+
+@case
 def hazard_34_where_no_record_can_be_written_the_export_is_refused():
     with exporter() as source, Process() as sink:
         source.ok("no_files")
