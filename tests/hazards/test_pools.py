@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The program's own memory pools (row 21): as natively, whatever the program does with them."""
-import os
-
 from preload import run, same
 from tap import case, main
-
-# Guests are many here: thread sanitizer would hold each of them up for a second at its end.
-os.environ["TSAN_OPTIONS"] = "atexit_sleep_ms=50:" + os.environ.get("TSAN_OPTIONS", "")
 
 TWO = {"SIM_DEVICES": "2"}
 EVENT = {"POOL_FREE": "event"}
