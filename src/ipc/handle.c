@@ -40,7 +40,11 @@ bool ipc_file_keep(int fd, struct ipc_file *file) {
     *file = (struct ipc_file){.fd = -1};
     int kept = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
     if (kept < 0) kept = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST);
-    close(fd);
+    if (kept < 0 && fd >= LOWEST) { /* the last one that could be had */
+        kept = fd;
+    } else {
+        close(fd);
+    }
     if (kept < 0) return false;
     if (fstat(kept, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
         close(kept);

@@ -12,17 +12,10 @@
 
 struct capture_probe {
     struct capture_probe *next;
-    struct pool *pool;
+    struct pool *pool;   /* of the context that the allocation was made in, so of the plain kind */
     uint64_t generation; /* of the pool: after a reset the allocation is gone */
     uint64_t address;
 };
-
-static uint64_t generation_of(struct pool *pool) {
-    pthread_mutex_lock(&pool->lock);
-    uint64_t generation = pool->generation;
-    pthread_mutex_unlock(&pool->lock);
-    return generation;
-}
 
 static void probes_put(struct pool_system *system, struct capture_probe *list) {
     struct capture_probe *last = list;
@@ -33,24 +26,53 @@ static void probes_put(struct pool_system *system, struct capture_probe *list) {
     pthread_mutex_unlock(&system->probes_lock);
 }
 
-int capture_ask(struct pool *pool, bool wait) {
+/* The pool by whose lives the life of the context is known that an allocation for `pool` is made in: for the async
+ * kind, which survives contexts, that of the thread's current one. Entered, so that the context does not end meanwhile.
+ * NULL where there is none, or it is just ending. */
+static struct pool *enter_owner(struct pool *pool, uint64_t *generation) {
     struct pool_system *system = pool->system;
-    const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
-    uint64_t address = 0;
-    int code = system->ops->segment_alloc(system->ops->self, &plain, (struct device_stream){0}, UNIT, &address);
-    if (code == DEVICE_OUT_OF_MEMORY) return DEVICE_OK; /* permitted, only not to be had */
-    if (code != DEVICE_OK) return code;
-    if (wait) return system->ops->segment_release(system->ops->self, &plain, address, UNIT);
-
-    /* To free it now would wait. Without host memory to remember it, it stays with the driver. */
-    const int error = errno;
-    struct capture_probe *probe = malloc(sizeof *probe);
-    errno = error;
-    if (probe) {
-        *probe = (struct capture_probe){.pool = pool, .generation = generation_of(pool), .address = address};
-        probes_put(system, probe);
+    if (pool->source.kind == SEGMENT_ASYNC) {
+        void *context = NULL;
+        enum poolcuda_pass_reason reason;
+        if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context) return NULL;
+        pool = contexts_known_pool(system, context);
+        if (!pool) pool = contexts_make_pool(system, context, &reason);
+        if (!pool) return NULL;
     }
-    return DEVICE_OK;
+    pthread_mutex_lock(&pool->lock);
+    const bool open = pool->status == POOL_OPEN;
+    *generation = pool->generation;
+    if (open) pool_enter(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return open ? pool : NULL;
+}
+
+/* Without an owner, or host memory to remember it, it stays with the driver. */
+static void keep_probe(struct pool *owner, uint64_t generation, uint64_t address) {
+    const int error = errno;
+    struct capture_probe *probe = owner ? malloc(sizeof *probe) : NULL;
+    errno = error;
+    if (!probe) return;
+    *probe = (struct capture_probe){.pool = owner, .generation = generation, .address = address};
+    probes_put(owner->system, probe);
+}
+
+int capture_ask(struct pool *pool, bool wait) {
+    const struct device_ops *ops = pool->system->ops;
+    uint64_t address = 0, generation = 0;
+    struct pool *owner = enter_owner(pool, &generation);
+    const struct segment_source plain = {.kind = SEGMENT_PLAIN,
+                                         .context = owner ? pool_context(owner) : pool_context(pool)};
+    int code = ops->segment_alloc(ops->self, &plain, (struct device_stream){0}, UNIT, &address);
+    const bool there = code == DEVICE_OK;
+    if (there && !wait) keep_probe(owner, generation, address); /* to free it now would wait */
+    if (owner) {
+        pthread_mutex_lock(&owner->lock);
+        pool_leave(owner);
+        pthread_mutex_unlock(&owner->lock);
+    }
+    if (there && wait) return ops->segment_release(ops->self, &plain, address, UNIT);
+    return code == DEVICE_OUT_OF_MEMORY ? DEVICE_OK : code; /* permitted, only not to be had */
 }
 
 /* False: its context is being closed, and may be gone or stay. */

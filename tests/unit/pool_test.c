@@ -487,6 +487,34 @@ static void a_capturing_stream_frees_no_block(void **state) {
     fixture_end(&f);
 }
 
+/* What asked the driver was made in the thread's context, and is no more when that ends: whoever has its address then
+ * keeps it. The block's memory pool outlives the context. */
+static void hazard_31_what_asked_for_an_async_block_ends_with_the_threads_context(void **state) {
+    (void)state;
+    for (int ends = 0; ends < 2; ends++) {
+        struct fixture f;
+        fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+        const uint64_t block = must_alloc_on(&f, STREAM(1), 4096);
+        const size_t before = f.device.range_count;
+        pool_capture_begin(f.pool);
+        must_free(&f, block);
+        assert_int_equal(f.device.range_count, before + 1);
+        const struct fake_range asked = f.device.ranges[f.device.ranges[0].size == 512 ? 0 : before];
+        assert_int_equal(asked.size, 512);
+        if (ends) {
+            f.device.alive[0] = false;
+            pool_context_close(f.pool, 0, NULL);
+            pool_context_settle(f.pool, 0, NULL);
+            f.device.alive[0] = true;
+        }
+        pool_capture_end(f.pool);
+        assert_int_equal(f.device.range_count, before + (ends ? 1 : 0)); /* somebody else's by now */
+        const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = {FAKE_PRIMARY(0), 0}};
+        if (ends) f.device.ops.segment_release(&f.device, &plain, asked.address, asked.size);
+        fixture_end(&f);
+    }
+}
+
 static void where_the_driver_has_no_more_amid_a_capture_what_is_idle_serves(void **state) {
     (void)state;
     struct fixture f;
@@ -665,6 +693,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_capture_begins_after_the_waits_under_way),
     cmocka_unit_test(a_capture_begins_though_a_wait_does_not_end),
     cmocka_unit_test(a_capturing_stream_frees_no_block),
+    cmocka_unit_test(hazard_31_what_asked_for_an_async_block_ends_with_the_threads_context),
     cmocka_unit_test(where_the_driver_has_no_more_amid_a_capture_what_is_idle_serves),
     cmocka_unit_test(a_capture_passes_allocations_and_defers_frees),
     cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
