@@ -10,7 +10,8 @@
  *   attributes NAME                                                   codes and values
  *   open NAME HANDLE, close NAME                                      code and whether the address is known by a name
  *   address NAME, same NAME NAME                                      the address; yes or no
- *   reset, no_files (none can be written from now on), mark NAME VALUE, fork, child_ends, exit                    code
+ *   child (that ends as programs do), reset, no_files (none can be written from now on), mark NAME VALUE, fork,
+ * child_ends, exit                    code
  */
 #include <cuda.h>
 #include <signal.h>
@@ -160,6 +161,14 @@ static void begin_child(void) {
     printf("%d\n", child < 0);
 }
 
+static void run_child(void) {
+    const pid_t pid = fork();
+    if (pid == 0) exit(0);
+    int status = 1;
+    waitpid(pid, &status, 0);
+    printf("%d\n", status);
+}
+
 static void end_child(void) {
     kill(child, SIGKILL);
     printf("%d\n", waitpid(child, NULL, 0) != child);
@@ -184,6 +193,8 @@ int main(void) {
             reset();
         else if (strcmp(verb, "no_files") == 0)
             write_no_files();
+        else if (strcmp(verb, "child") == 0)
+            run_child();
         else if (strcmp(verb, "fork") == 0)
             begin_child();
         else if (strcmp(verb, "child_ends") == 0)

@@ -273,8 +273,7 @@ def hazard_34_the_records_are_the_owners_and_go_with_it():
         source.export("second")
         path, = source.records()
         assert os.stat(path).st_mode & 0o777 == 0o600
-        source.ok("fork")
-        source.ok("child_ends")
+        source.ok("fork", "child_ends", "child")
         assert os.path.exists(path), "the end of a child took its parent's records"
     assert not os.path.exists(path), "the records are still there after the end"
 

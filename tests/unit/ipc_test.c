@@ -76,6 +76,14 @@ static void importer_kill(const struct importer *importer) {
     close(importer->go[1]);
 }
 
+static void file_path(const unsigned char bytes[IPC_HANDLE_BYTES], char path[128]) {
+    struct ipc_handle handle;
+    char name[IPC_NAME_BYTES];
+    assert_true(ipc_handle_read(bytes, &handle));
+    ipc_file_name(name, geteuid(), handle.file);
+    snprintf(path, 128, "/dev/shm%s", name);
+}
+
 static void a_handle_says_what_its_record_says(void **state) {
     (void)state;
     unsigned char handle[IPC_HANDLE_BYTES], again[IPC_HANDLE_BYTES];
@@ -120,6 +128,11 @@ static void an_export_that_is_over_opens_no_more(void **state) {
     imports_give_up(&held);
     assert_true(exports_over(other));
     assert_true(exports_over(other)); /* a number that means nothing any more */
+    const uint64_t owner = add(10, next);
+    assert_true(exports_over(other)); /* and not the record's next owner */
+    assert_null(hold(next, &held));
+    imports_give_up(&held);
+    assert_true(exports_over(owner));
 }
 
 static void hazard_34_it_is_over_when_every_importer_has_closed(void **state) {
@@ -319,14 +332,6 @@ static void own_handles_are_known(void **state) {
     assert_true(exports_over(export));
 }
 
-static void file_path(const unsigned char bytes[IPC_HANDLE_BYTES], char path[128]) {
-    struct ipc_handle handle;
-    char name[IPC_NAME_BYTES];
-    assert_true(ipc_handle_read(bytes, &handle));
-    ipc_file_name(name, geteuid(), handle.file);
-    snprintf(path, 128, "/dev/shm%s", name);
-}
-
 /* Makes an export in a child, which then dies or finishes. */
 static void export_in_child(bool finish, unsigned char handle[IPC_HANDLE_BYTES]) {
     int ends[2];
@@ -409,6 +414,11 @@ static void a_descriptor_that_the_program_has_taken_is_not_written_to(void **sta
     const int taken = take_over_descriptor();
     assert_true(taken >= 100);          /* not a number that programs give themselves */
     assert_false(exports_over(export)); /* found again: the importer has it open */
+    char path[128];
+    file_path(handle, path);
+    const int again = open(path, O_RDONLY);
+    assert_true(again >= 0 && ipc_is_locked(again, 0)); /* it is not left behind */
+    close(again);
     assert_true(exports_over(add(81, other)));
     importer_kill(&importer);
     assert_true(exports_over(export));
@@ -433,6 +443,7 @@ static void a_file_that_others_have_removed_is_replaced(void **state) {
     imports_give_up(&held);
     assert_true(exports_over(export));
     assert_false(exports_over(old)); /* who has it open cannot be told */
+    assert_false(exports_handle(old, lost));
     unsigned questions = 0;
     exports_sweep(knows_odd, &questions); /* 85 is known */
     exports_sweep(knows_odd, &questions);

@@ -5,6 +5,8 @@
  */
 #include "pool/internal.h"
 
+#include <time.h>
+
 #include "pool_fixture.h"
 
 #define A STREAM(1)
@@ -343,6 +345,136 @@ static void many_open_blocks_are_asked_about_in_turn(void **state) {
     fixture_end(&f);
 }
 
+/* ---- who asks, and who waits ---- */
+
+static struct fixture *asking;
+static unsigned nested;
+
+/* Another thread asks meanwhile. */
+static bool ask_again(uint64_t export) {
+    asked[export]++;
+    if (!nested++) pool_releasable(asking->pool, 0, NULL);
+    return !is_open[export];
+}
+
+static void one_at_a_time_asks_about_exports(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_options options = fixture_options();
+    options.export_over = ask_again;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    asking = &f;
+    must_alloc(&f, 4 * KIB);
+    const uint64_t block = must_alloc(&f, 4 * KIB);
+    note_export(&f, block, 3);
+    is_open[3] = true;
+    nested = 1;
+    must_free(&f, block);
+    asked[3] = nested = 0;
+    pool_releasable(f.pool, 0, NULL);
+    assert_int_equal(asked[3], 1);
+    is_open[3] = false;
+    nested = 1;
+    pool_releasable(f.pool, 0, NULL);
+    fixture_end(&f);
+}
+
+/* Eight blocks of 64 MiB, freed: more than may pile up. */
+static void free_untraceable(struct fixture *f) {
+    uint64_t blocks[8];
+    for (int i = 0; i < 8; i++) {
+        blocks[i] = must_alloc(f, 64 * MIB_BYTES);
+        note_export(f, blocks[i], 0);
+    }
+    for (int i = 0; i < 8; i++) pool_free(f->pool, blocks[i], POOL_DOOR_DRIVER);
+}
+
+static void what_nobody_can_trace_waits_for_nothing_amid_a_capture(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, true);
+    uint64_t blocks[8];
+    for (int i = 0; i < 8; i++) {
+        blocks[i] = must_alloc(&f, 64 * MIB_BYTES);
+        note_export(&f, blocks[i], 0);
+    }
+    pool_capture_begin(f.pool);
+    const unsigned waits = f.device.synchronizes;
+    for (int i = 0; i < 8; i++) must_free(&f, blocks[i]);
+    assert_int_equal(f.device.synchronizes, waits);
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
+static void a_wait_for_it_is_over_when_it_ends(void **state) {
+    (void)state;
+    struct fixture f;
+    struct timespec before, after;
+    begin(&f, true);
+    free_untraceable(&f);
+    assert_true(f.device.synchronizes > 0);
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    pool_capture_begin(f.pool);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    pool_capture_end(f.pool);
+    const int64_t ms = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
+    assert_true(ms < 90);
+    fixture_end(&f);
+}
+
+static void after_a_wait_that_failed_nothing_goes_back(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, true);
+    f.device.synchronize_fails_with = 700;
+    free_untraceable(&f);
+    assert_int_equal(f.device.releases, 0);
+    f.device.synchronize_fails_with = 0;
+    fixture_end(&f);
+}
+
+static void what_is_open_elsewhere_and_known_is_not_waited_for(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, true);
+    must_alloc(&f, 4 * KIB);
+    for (int i = 0; i < 8; i++) {
+        const uint64_t block = must_alloc(&f, 64 * MIB_BYTES);
+        note_export(&f, block, 5);
+        is_open[5] = true;
+        must_free(&f, block);
+    }
+    assert_int_equal(f.device.synchronizes, 0);
+    fixture_end(&f);
+}
+
+static void a_stream_ordered_free_gives_nothing_back(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, false);
+    const uint64_t block = must_alloc(&f, 4 * MIB_BYTES);
+    note_export(&f, block, 0);
+    must_free_on(&f, A, block);
+    assert_int_equal(f.device.releases, 0);
+    assert_int_equal(f.device.synchronizes, 0);
+    fixture_end(&f);
+}
+
+static void frees_that_do_not_wait_ask_about_exports_too(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, true);
+    must_alloc(&f, 4 * KIB);
+    const uint64_t block = must_alloc(&f, 4 * KIB);
+    note_export(&f, block, 2);
+    is_open[2] = true;
+    must_free(&f, block);
+    is_open[2] = false;
+    for (int i = 0; i < 2 * FENCE_FREES; i++) must_free(&f, must_alloc(&f, 4 * KIB));
+    assert_int_equal(totals_of(&f, 0).exported, 0);
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(hazard_22_the_driver_is_told_when_the_last_block_of_a_segment_is_freed),
     cmocka_unit_test(a_block_takes_its_mark_back_for_itself),
@@ -358,6 +490,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_nobody_can_trace_is_bounded),
     cmocka_unit_test(a_reset_forgets_exported_blocks),
     cmocka_unit_test(many_open_blocks_are_asked_about_in_turn),
+    cmocka_unit_test(one_at_a_time_asks_about_exports),
+    cmocka_unit_test(what_nobody_can_trace_waits_for_nothing_amid_a_capture),
+    cmocka_unit_test(a_wait_for_it_is_over_when_it_ends),
+    cmocka_unit_test(after_a_wait_that_failed_nothing_goes_back),
+    cmocka_unit_test(what_is_open_elsewhere_and_known_is_not_waited_for),
+    cmocka_unit_test(a_stream_ordered_free_gives_nothing_back),
+    cmocka_unit_test(frees_that_do_not_wait_ask_about_exports_too),
 };
 
 TESTING_MAIN(tests)

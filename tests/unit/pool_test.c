@@ -501,6 +501,9 @@ static void hazard_31_what_asked_for_an_async_block_ends_with_the_threads_contex
         assert_int_equal(f.device.range_count, before + 1);
         const struct fake_range asked = f.device.ranges[f.device.ranges[0].size == 512 ? 0 : before];
         assert_int_equal(asked.size, 512);
+        pool_capture_begin(f.pool); /* another one, */
+        pool_capture_end(f.pool);   /* which is not the last to end */
+        assert_int_equal(f.device.range_count, before + 1);
         if (ends) {
             f.device.alive[0] = false;
             pool_context_close(f.pool, 0, NULL);
