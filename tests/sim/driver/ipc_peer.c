@@ -7,21 +7,24 @@
 #include <string.h>
 #include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ipc_peer.h"
 
 enum { FILES = 64 };
 
+/* By system calls, which thread sanitizer does not see: that this is no way to treat another thread's files is what is
+ * tested. */
 static void close_files(void) {
     for (int file = STDERR_FILENO + 1; file < FILES; file++)
-        if (file != PEER_CONNECTION) close(file);
+        if (file != PEER_CONNECTION) syscall(SYS_close, file);
 }
 
 static void take_files(void) {
     int file;
     do {
-        file = open("/dev/zero", O_RDWR | O_CLOEXEC);
+        file = (int)syscall(SYS_openat, AT_FDCWD, "/dev/zero", O_RDWR | O_CLOEXEC);
     } while (file >= 0 && file < FILES);
 }
 
