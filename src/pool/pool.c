@@ -373,16 +373,13 @@ static bool waits_too_much(const struct pool *pool) {
     return pool->waiting_bytes > (pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES);
 }
 
-static void COLD wait_for_frees(struct pool *pool) {
+/* For the pool's own context, as the driver's free would; counted. False while a stream captures, or when it failed. No
+ * lock held. */
+static bool COLD wait_for_context(struct pool *pool) {
     const struct device_ops *ops = pool->system->ops;
-    streams_prove(pool, 0, true);
-    pthread_mutex_lock(&pool->lock);
-    const bool wait = waits_too_much(pool);
-    pthread_mutex_unlock(&pool->lock);
-    if (!wait || !capture_wait_begin(pool)) return;
-    /* For its own context, as the driver's free would. */
+    if (!capture_wait_begin(pool)) return false;
     const uint64_t began = figures_clock();
-    ops->context_synchronize(ops->self, pool_context(pool));
+    const int code = ops->context_synchronize(ops->self, pool_context(pool));
     pthread_mutex_lock(&pool->lock);
     capture_wait_end(pool);
     figures_begin(pool);
@@ -390,24 +387,27 @@ static void COLD wait_for_frees(struct pool *pool) {
     stats_add(&pool->figures->driver_ns, figures_clock() - began);
     figures_end(pool);
     pthread_mutex_unlock(&pool->lock);
+    return code == DEVICE_OK;
+}
+
+static void COLD wait_for_frees(struct pool *pool) {
     streams_prove(pool, 0, true);
+    pthread_mutex_lock(&pool->lock);
+    const bool wait = waits_too_much(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (wait && wait_for_context(pool)) streams_prove(pool, 0, true);
 }
 
 /* What was exported without a trace and cannot go without a wait is bounded likewise: the driver's free of it would
  * have waited. True when the wait is done. */
 static bool COLD wait_for_exported(struct pool *pool) {
-    const struct device_ops *ops = pool->system->ops;
     pthread_mutex_lock(&pool->lock);
     const uint64_t most = pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES;
     const bool wait = pool->untraceable && pool->exported_bytes > most;
     pthread_mutex_unlock(&pool->lock);
-    if (!wait || !capture_wait_begin(pool)) return false;
-    const int code = ops->context_synchronize(ops->self, pool_context(pool));
-    pthread_mutex_lock(&pool->lock);
-    capture_wait_end(pool);
-    pthread_mutex_unlock(&pool->lock);
-    if (code == DEVICE_OK) grow_prove(pool->system, pool->device);
-    return code == DEVICE_OK;
+    if (!wait || !wait_for_context(pool)) return false;
+    grow_prove(pool->system, pool->device);
+    return true;
 }
 
 static void COLD clear_up(struct pool *pool, struct aftermath after) {
