@@ -48,3 +48,10 @@ def segment_bytes(pid):
     (name,) = segments(pid)
     with open(os.path.join(SHM, name), "rb") as file:
         return file.read()
+
+
+def await_ready(process):
+    for line in process.stdout:
+        if line == "ready\n":
+            return
+    raise AssertionError("the guest ended")

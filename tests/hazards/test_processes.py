@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from isolated import ISOLATED, SHM, isolate, need_isolation, segment_bytes, segments, unshare
+from isolated import ISOLATED, SHM, await_ready, isolate, need_isolation, segment_bytes, segments, unshare
 from preload import Guest, LIBRARY, built, environment, expect, figures, launch, run, same
 from tap import case, main
 
@@ -137,18 +137,14 @@ def in_other_pids(*words):
     return subprocess.Popen(command, env=environment(pool=False), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def await_ready(process):
-    for line in process.stdout:
-        if line == "ready\n":
-            return
-    raise AssertionError("the guest ended")
-
-
 @case
 def hazard_36_two_pid_namespaces_share_one_shared_memory():
     need_isolation()
-    others = [in_other_pids("later") for _ in range(2)]
+    others = []
     try:
+        for _ in range(2):
+            others.append(in_other_pids("later"))
+            time.sleep(0.05)  # each is process 1: it is by the clock tick of their start that their names differ
         for other in others:
             await_ready(other)
         theirs = segments(1)

@@ -4,7 +4,7 @@ import os
 import subprocess
 import tempfile
 
-from isolated import SHM, isolate, segments, unshare
+from isolated import SHM, await_ready, isolate, segments, unshare
 from preload import Guest, LIBRARY, built, environment
 from tap import case, main, skip
 
@@ -37,13 +37,6 @@ def in_mounts(script, words, pool=True, variables=None, **settings):
 def ended(process):
     out, err = process.communicate(timeout=60)
     return process.returncode, out.splitlines(), err
-
-
-def await_ready(process):
-    for line in process.stdout:
-        if line == "ready\n":
-            return
-    raise AssertionError("the guest ended")
 
 
 @case
