@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cell_sizes.h"
 #include "churn.h"
 
 enum cell_way {
@@ -35,11 +36,6 @@ struct cell {
 
 double cell_net_ns(const struct cell *cell);
 double cell_ratio(const struct cell *cell); /* to glibc's */
-
-/* The sizes that the loads are made of. */
-struct cell_sizes {
-    size_t *values, count;
-};
 
 /* All loads, one way, in this process: CELLS_PER_WAY cells. False: it could not be measured, and stderr says why. */
 bool cells_measure(enum cell_way way, const struct cell_sizes *sizes, size_t repetitions, struct cell *cells);

@@ -14,12 +14,12 @@
 #include <cuda_runtime_api.h>
 #include <jansson.h>
 
+#include "cell_sizes.h"
 #include "cells.h"
 #include "host_memory.h"
 #include "measure.h"
 #include "own_copy.h"
 #include "own_figures.h"
-#include "trace.h"
 
 #define BOUND_RATIO 8.0         /* of a pair to glibc's; of the sync and the async ones */
 #define BOUND_BLOCK_BYTES 256.0 /* of host memory per live block */
@@ -40,24 +40,6 @@ struct results {
     bool pooled, memory_known, fixed_known;
     char machine[512];
 };
-
-static bool add_sizes(const char *path, struct cell_sizes *sizes) {
-    struct trace trace;
-    char error[512];
-    if (!trace_read(path, &trace, error, sizeof error)) {
-        fprintf(stderr, "%s\n", error);
-        return false;
-    }
-    size_t *values = realloc(sizes->values, (sizes->count + trace.blocks + 1) * sizeof *values);
-    if (values != NULL) {
-        sizes->values = values;
-        for (size_t i = 0; i < trace.count; i++) {
-            if (trace.events[i].op == TRACE_ALLOC) values[sizes->count++] = trace.events[i].size;
-        }
-    }
-    trace_free(&trace);
-    return values != NULL;
-}
 
 static bool device_is_there(void) {
     if (cudaFree(NULL) == cudaSuccess) return true;
@@ -277,10 +259,10 @@ int main(int argc, char **argv) {
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    struct cell_sizes sizes = {0};
+    struct cell_sizes sizes;
     struct results results = {0};
     long repetitions = 15;
-    bool json = false, event = false, measured = true;
+    bool json = false, event = false;
     int option;
     char *end;
 
@@ -314,11 +296,7 @@ int main(int argc, char **argv) {
         usage(stderr);
         return 2;
     }
-    for (int i = optind; measured && i < argc; i++) measured = add_sizes(argv[i], &sizes);
-    if (measured && sizes.count == 0) {
-        fputs("pair: the traces hold no allocation\n", stderr);
-        measured = false;
-    }
+    bool measured = cell_sizes_read(&sizes, argv + optind, (size_t)(argc - optind), "pair");
     if (measured && event) {
         measured = report_event(&sizes, (size_t)repetitions);
     } else {
