@@ -39,11 +39,11 @@ static struct pool *enter_owner(struct pool *pool, uint64_t *generation) {
         if (!pool) pool = contexts_make_pool(system, context, &reason);
         if (!pool) return NULL;
     }
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const bool open = pool->status == POOL_OPEN;
     *generation = pool->generation;
     if (open) pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return open ? pool : NULL;
 }
 
@@ -67,9 +67,9 @@ int capture_ask(struct pool *pool, bool wait) {
     const bool there = code == DEVICE_OK;
     if (there && !wait) keep_probe(owner, generation, address); /* to free it now would wait */
     if (owner) {
-        pthread_mutex_lock(&owner->lock);
+        lock_take(&owner->lock);
         pool_leave(owner);
-        pthread_mutex_unlock(&owner->lock);
+        lock_give(&owner->lock);
     }
     if (there && wait) return ops->segment_release(ops->self, &plain, address, UNIT);
     return code == DEVICE_OUT_OF_MEMORY ? DEVICE_OK : code; /* permitted, only not to be had */
@@ -80,15 +80,15 @@ static bool probe_release(const struct capture_probe *probe) {
     struct pool *pool = probe->pool;
     const struct device_ops *ops = pool->system->ops;
     const struct segment_source plain = {.kind = SEGMENT_PLAIN, .context = pool->source.context};
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const bool there = probe->generation == pool->generation, open = pool->status == POOL_OPEN;
     if (there && open) pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (!there || !open) return !there;
     ops->segment_release(ops->self, &plain, probe->address, UNIT);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return true;
 }
 
@@ -107,9 +107,9 @@ void capture_release_probes(struct pool_system *system) {
         list = probe->next;
         probe->next = NULL;
         const bool released = probe_release(probe);
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         capture_wait_end(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (released) {
             free(probe);
         } else {
@@ -137,15 +137,15 @@ static bool waits_under_way(struct pool *pool) {
  * streams: those may have to wait. */
 static void fence_what_is_free(struct pool_system *system) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         const bool wanted = pool->status == POOL_OPEN && streams_unmarked(pool);
         if (wanted) pool_enter(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (!wanted) continue;
         const bool recorded = fences_close(pool, false);
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         pool_leave(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (recorded) return;
     }
 }

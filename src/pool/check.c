@@ -228,13 +228,13 @@ static const char *check_pool(const struct pool *pool) {
 const char *pool_check(struct pool_system *system) {
     const char *broken = NULL;
     for (struct pool *pool = atomic_load(&system->pools); pool && !broken; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         broken = check_pool(pool);
         pthread_mutex_lock(&pool->device->lock);
         if (!broken && pool->device->reserved < pool->reserved)
             broken = "a device counts its pools' segments as reserved";
         pthread_mutex_unlock(&pool->device->lock);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
     return broken;
 }

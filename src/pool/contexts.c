@@ -63,7 +63,7 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
                                    const struct segment_source *source, bool primary) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device || pool->source.kind != source->kind) continue;
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         const bool taken = is_left_behind(pool);
         if (taken) {
             figures_begin(pool);
@@ -75,7 +75,7 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
             pool->gone = pool->ended = false;
             pool_rename(pool);
         }
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (taken) return pool;
     }
     return NULL;
@@ -85,10 +85,10 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
 static struct pool *pool_add(struct pool_system *system, struct device_state *device,
                              const struct segment_source *source, bool primary) {
     for (struct pool *old = atomic_load(&system->pools); old; old = old->next) {
-        pthread_mutex_lock(&old->lock);
+        lock_take(&old->lock);
         const bool same = is_from(old, source);
         if (same) old->gone = false;
-        pthread_mutex_unlock(&old->lock);
+        lock_give(&old->lock);
         if (same) return old;
     }
     struct pool *left = pool_take_over(system, device, source, primary);
@@ -96,7 +96,7 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
     struct pool *pool = aligned_alloc(_Alignof(struct pool), sizeof *pool);
     if (!pool) return NULL;
     memset(pool, 0, sizeof *pool);
-    pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_init(&pool->change_lock, NULL);
     pthread_cond_init(&pool->changed, NULL);
     pool->system = system;
     pool->device = device;
@@ -213,15 +213,27 @@ void pool_enter(struct pool *pool) {
 }
 
 void pool_leave(struct pool *pool) {
-    if (--pool->inside == 0 && (pool->status == POOL_CLOSED || pool->ended)) pthread_cond_broadcast(&pool->changed);
+    if (--pool->inside == 0 && (pool->status == POOL_CLOSED || pool->ended)) pool_change(pool);
     if (--entered.times == 0) pthread_setcancelstate(entered.state, &entered.state);
+}
+
+void pool_change(struct pool *pool) {
+    pthread_mutex_lock(&pool->change_lock);
+    pool->changes++;
+    pthread_cond_broadcast(&pool->changed);
+    pthread_mutex_unlock(&pool->change_lock);
 }
 
 void pool_await_change(struct pool *pool) {
     /* A thread that was cancelled here would take the lock with it. */
     int cancel_state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    pthread_cond_wait(&pool->changed, &pool->lock);
+    pthread_mutex_lock(&pool->change_lock);
+    const uint64_t changes = pool->changes;
+    lock_give(&pool->lock);
+    while (pool->changes == changes) pthread_cond_wait(&pool->changed, &pool->change_lock);
+    pthread_mutex_unlock(&pool->change_lock);
+    lock_take(&pool->lock);
     pthread_setcancelstate(cancel_state, &cancel_state);
 }
 
@@ -241,9 +253,9 @@ static struct pool *pool_in_service(struct pool_system *system, int ordinal, con
     pthread_mutex_unlock(&system->contexts_lock);
     if (pool) return pool;
     for (pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         const bool found = pool_is_of(pool, ordinal, handle);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (found) break;
     }
     return pool;
@@ -252,11 +264,11 @@ static struct pool *pool_in_service(struct pool_system *system, int ordinal, con
 void pool_context_close(struct pool_system *system, int ordinal, void *handle) {
     struct pool *pool = pool_in_service(system, ordinal, handle);
     if (!pool) return;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool->closers++;
     pool->status = POOL_CLOSED;
     while (pool->inside > 0) pool_await_change(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 /* The context is gone, and with it all that it had from the driver. */
@@ -286,9 +298,9 @@ static void entry_forget(struct pool_system *system, const void *handle) {
 /* The pool that awaits a settle: another thread's may already have taken it out of service. */
 static struct pool *pool_closed(struct pool_system *system, int ordinal, const void *handle) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         bool closed = pool->closers > 0 && pool_is_of(pool, ordinal, handle);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (closed) return pool;
     }
     return NULL;
@@ -302,16 +314,16 @@ void pool_context_settle(struct pool_system *system, int ordinal, void *handle) 
     }
     bool alive = system->ops->context_alive(system->ops->self, pool->source.context);
     if (!alive) entry_forget(system, pool->source.context.handle);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (!alive) {
         streams_await_rest(pool);
         pool_begin_generation(pool);
     }
     if (--pool->closers == 0) {
         pool->status = POOL_OPEN;
-        pthread_cond_broadcast(&pool->changed);
+        pool_change(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (!alive) log_line(LOG_EVENT, "device %d: its context is gone, its blocks are forgotten", pool->device->ordinal);
 }
 
@@ -324,10 +336,10 @@ void pool_memory_pool_set(struct pool_system *system) {
 
 static struct pool *pool_from(struct pool_system *system, const void *memory_pool) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         const bool found =
             pool->source.kind == SEGMENT_ASYNC && !pool->ended && pool->source.memory_pool == memory_pool;
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (found) return pool;
     }
     return NULL;
@@ -338,10 +350,10 @@ void pool_memory_pool_use(struct pool_system *system, const void *memory_pool, u
     *reserved = *requested = 0;
     struct pool *pool = pool_from(system, memory_pool);
     if (!pool) return;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     *reserved = pool->reserved;
     *requested = pool->requested;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 uint64_t pool_trim_memory_pool(struct pool_system *system, const void *memory_pool, uint64_t keep_bytes) {
@@ -377,11 +389,11 @@ uint64_t pool_memory_pool_ending(struct pool_system *system, const void *memory_
     end_begins(system, memory_pool);
     struct pool *pool = pool_from(system, memory_pool);
     if (!pool) return 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool->ended = true;
     const uint64_t number = pool->generation;
     while (pool->inside > 0) pool_await_change(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     atomic_fetch_add(&system->streams_epoch, 1);
     grow_release_pool(pool, 0);
     return number;
@@ -389,9 +401,9 @@ uint64_t pool_memory_pool_ending(struct pool_system *system, const void *memory_
 
 void pool_memory_pool_settled(struct pool_system *system, const void *memory_pool, uint64_t number, bool gone) {
     for (struct pool *pool = atomic_load(&system->pools); pool && !gone && number; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         if (pool->ended && pool->generation == number) pool->ended = false;
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
     end_is_over(system, memory_pool);
     atomic_fetch_add(&system->streams_epoch, 1);

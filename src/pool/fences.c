@@ -37,12 +37,12 @@ void fences_prove(struct fences *fences, uint64_t batch) {
 }
 
 static void count_fence(struct pool *pool, bool for_miss) {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->fences, 1);
     if (for_miss) stats_add(&pool->figures->miss_fences, 1);
     figures_end(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 /* A fence is gone that has not passed everywhere: what it was to prove, and is not retired, is to be marked anew. */
@@ -99,14 +99,14 @@ static void retire_batches(struct pool_system *system, const struct device_state
     uint64_t bytes = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device) continue;
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         figures_begin(pool);
         streams_reclaim(pool);
         const uint64_t before = pool->retired_bytes;
         while (pool->waiting && pool->waiting->batch <= batch) heap_retire(pool, heap_pop_waiting(pool));
         bytes += pool->retired_bytes - before;
         figures_end(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
     log_line(LOG_WARNING, "the driver answered %d about a fence: the %llu bytes behind it are never given out again",
              code, (unsigned long long)bytes);
@@ -174,12 +174,12 @@ bool fences_settle(struct pool *pool) {
     const uint64_t began = figures_clock();
     const int code = system->ops->synchronize_all(system->ops->self);
     if (code == DEVICE_OK) fences_prove(&system->fences, batch);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     capture_wait_end(pool);
     figures_begin(pool);
     stats_add(&pool->figures->waits, 1);
     stats_add(&pool->figures->driver_ns, figures_clock() - began);
     figures_end(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return code == DEVICE_OK;
 }

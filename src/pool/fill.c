@@ -46,16 +46,16 @@ int fill_block(const struct request *request, const struct block *block, enum po
     const uint64_t address = block->address;
     const size_t bytes = block->size;
     pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 
     const bool guarded = capture_wait_begin(pool);
     int code = guarded || !is_forbidden(request) ? fill(request, address, bytes) : DEVICE_NOT_READY;
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (guarded) capture_wait_end(pool);
     if (code != DEVICE_OK) take_back(pool, address, door);
     pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (code != DEVICE_OK && code != DEVICE_NOT_READY)
         log_line(LOG_WARNING, "device %d: %zu bytes could not be filled: the driver answered %d", pool->device->ordinal,
                  bytes, code);

@@ -98,10 +98,10 @@ static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
  * (capture_release_begin). No lock held; ends the wait and leaves the pool once. */
 static void segment_give_back(struct pool *pool, struct segment *segment) {
     const struct device_ops *ops = pool->system->ops;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct segment_source source = pool->source;
     if (pool->ended) source.memory_pool = NULL; /* its handle may be nobody's, or another's */
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     uint64_t entered = driver_enter();
     int code = ops->segment_release(ops->self, &source, segment->address, segment->size);
     uint64_t spent = driver_leave(entered);
@@ -109,7 +109,7 @@ static void segment_give_back(struct pool *pool, struct segment *segment) {
     if (code != DEVICE_OK)
         log_line(LOG_WARNING, "device %d: the driver answered %d to the release of %zu bytes", pool->device->ordinal,
                  code, segment->size);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->segment_releases, 1);
     stats_add(&pool->figures->segment_release_bytes, segment->size);
@@ -119,7 +119,7 @@ static void segment_give_back(struct pool *pool, struct segment *segment) {
     records_put_segment(&pool->records, segment);
     capture_wait_end(pool);
     pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 /* Under pool->lock. */
@@ -168,7 +168,7 @@ static void detach_untraceable(struct pool *pool, struct segment *segment) {
 
 uint64_t grow_release_untraceable(struct pool *pool) {
     uint64_t size = 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct segment *segment = pick_untraceable(pool);
     if (segment && !capture_wait_begin(pool)) segment = NULL;
     if (segment) {
@@ -176,7 +176,7 @@ uint64_t grow_release_untraceable(struct pool *pool) {
         detach_untraceable(pool, segment);
         pool_enter(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (segment) segment_give_back(pool, segment);
     return size;
 }
@@ -198,17 +198,17 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     uint64_t best_size = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device || (!waits && pool->source.kind == SEGMENT_PLAIN)) continue;
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         const struct segment *segment = may_release(pool) ? pick_release(pool, enough) : NULL;
         if (segment && release_better(segment->size, best_size, enough)) {
             best = pool;
             best_size = segment->size;
         }
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
     if (!best) return 0;
 
-    pthread_mutex_lock(&best->lock);
+    lock_take(&best->lock);
     struct segment *segment = may_release(best) ? pick_release(best, enough) : NULL;
     uint64_t size = 0;
     if (segment && !capture_release_begin(best)) segment = NULL;
@@ -217,7 +217,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
         segment_detach(best, segment);
         pool_enter(best);
     }
-    pthread_mutex_unlock(&best->lock);
+    lock_give(&best->lock);
     if (segment) segment_give_back(best, segment);
     return size;
 }
@@ -226,9 +226,9 @@ static uint64_t device_cached(struct pool_system *system, const struct device_st
     uint64_t cached = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device) continue;
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         cached += pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
     return cached;
 }
@@ -246,32 +246,32 @@ uint64_t grow_release(struct pool_system *system, struct device_state *device, u
 
 uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
     uint64_t released = 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     streams_prove(pool, 0, true);
     for (;;) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
         struct segment *segment = cached > keep ? pick_release(pool, cached - keep) : NULL;
         if (!segment || !capture_release_begin(pool)) break;
         released += segment->size;
         segment_detach(pool, segment);
         pool_enter(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         segment_give_back(pool, segment);
     }
     pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return released;
 }
 
 void grow_release_ended(struct pool_system *system) {
     if (atomic_load(&system->captures) != 0) return;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         const bool left = pool->ended && pool->segments;
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (left) grow_release_pool(pool, 0);
     }
 }
@@ -279,17 +279,17 @@ void grow_release_ended(struct pool_system *system) {
 /* Enter an open pool of the device that has blocks which are not idle. */
 static bool enter_unproved(struct pool *pool, const struct device_state *device) {
     if (pool->device != device) return false;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     bool enter = pool->status == POOL_OPEN && (pool->waiting || pool->ordered_bytes || pool->traceable);
     if (enter) pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return enter;
 }
 
 static void leave_pool(struct pool *pool) {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 void grow_prove(struct pool_system *system, const struct device_state *device) {
@@ -308,12 +308,12 @@ bool grow_settle(struct pool_system *system, const struct device_state *device) 
         const uint64_t entered = driver_enter();
         if (!waited) waited = fences_settle(pool);
         driver_leave(entered);
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         figures_begin(pool);
         settled |= streams_reclaim(pool);
         figures_end(pool);
         pool_leave(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
     return settled;
 }
@@ -368,11 +368,11 @@ static int segment_take(const struct request *request, size_t bytes, uint64_t *a
         device_return(pool->device, bytes);
         if (code == DEVICE_OUT_OF_MEMORY) *reason = POOLCUDA_OOM_DRIVER;
     }
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->driver_ns, spent);
     figures_end(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return code;
 }
 
@@ -380,12 +380,12 @@ static int segment_take(const struct request *request, size_t bytes, uint64_t *a
 static int segment_retake(const struct request *request, size_t bytes, uint64_t *address,
                           enum poolcuda_oom_reason *reason) {
     struct pool *pool = request->pool;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->oom_retries, 1);
     figures_end(pool);
     figures_event(pool, POOLCUDA_EVENT_oom_retry, bytes, UINT64_MAX, (uint32_t)*reason);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return segment_take(request, bytes, address, reason);
 }
 
@@ -446,12 +446,12 @@ static struct block *try_segment(const struct request *request, uint64_t address
 
 /* A trim was made for the room of `device_free` bytes. No lock held. */
 static void note_trim(struct pool *pool, uint64_t released, uint64_t device_free) {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->trims, 1);
     figures_end(pool);
     figures_event(pool, POOLCUDA_EVENT_trim, released, device_free, 0);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 void grow_keep_headroom(struct pool *pool, bool waits) {
@@ -491,9 +491,9 @@ static struct block *try_proved(const struct request *request) {
     struct block *block = NULL;
     for (unsigned record = 0; record <= 1 && !block; record++) {
         if (!pool->waiting && !pool->ordered_bytes) return NULL;
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         const bool proved = streams_prove(pool, own, record);
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         if (!proved) continue;
         figures_begin(pool);
         block = try_free(request, false);
@@ -519,7 +519,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     const bool small = policy_is_small(request->size, &system->options); /* a large segment is worth more than it */
     struct segment *given_up = quick && !small ? consolidate(pool, exact) : NULL;
     if (given_up) wanted = exact;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     while (given_up) {
         struct segment *segment = given_up;
         given_up = segment->next;
@@ -532,12 +532,12 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     wanted = make_room(request, exact, wanted, &room);
     if (wanted > room_bytes(&room)) {
         /* A block of any size before the headroom is touched or the limit refuses. */
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         figures_begin(pool);
         *block = try_free(request, true);
         figures_end(pool);
         if (*block) return DEVICE_OK;
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
 
     uint64_t address = 0;
@@ -551,7 +551,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     if (code == DEVICE_OK && wanted > room.headroom)
         atomic_store_explicit(&pool->device->tight, true, memory_order_relaxed);
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     bool added = false;
     figures_begin(pool);
     *block = NULL;
@@ -572,10 +572,10 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
 
     /* No host memory for the records: the driver is to serve this request. */
     if (!added) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         system->ops->segment_release(system->ops->self, &pool->source, address, wanted);
         device_return(pool->device, wanted);
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
     }
     return POOL_PASS;
 }

@@ -6,6 +6,7 @@
  *
  *   system->contexts_lock   the table of contexts, and the making of pools and devices
  *   pool->lock              the pool's blocks, segments, indexes, stream lists, sums and its records of the figures
+ *   pool->change_lock       the number of changes that threads wait for
  *   device->lock            what is reserved on a device
  *   registry->lock          the sorted table of segments (read-write)
  *
@@ -29,6 +30,7 @@
 
 #include "device/device.h"
 #include "pool/pool.h"
+#include "pool/lock.h"
 #include "config/config.h"
 #include "poolcuda/stats.h"
 #include "stats/writer.h"
@@ -353,7 +355,7 @@ enum pool_status { POOL_OPEN, POOL_CLOSED };
 
 /* What a hit touches stands first. */
 struct pool {
-    _Alignas(64) pthread_mutex_t lock;
+    _Alignas(64) struct quick_lock lock;
     enum pool_status status;
     unsigned inside; /* calls that are between two holds of the lock */
     struct pool_system *system;
@@ -391,7 +393,9 @@ struct pool {
     bool gone;                                /* PLAIN: of a context that is no more */
     bool ended;                               /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned closers;                         /* pool_context_close calls that await their settle */
+    pthread_mutex_t change_lock;              /* guards changes; taken inside `lock`, or alone */
     pthread_cond_t changed; /* status became OPEN, inside became 0 while CLOSED or ended, a marking ended */
+    uint64_t changes;       /* how often */
     struct pool *next;      /* system->pools */
 };
 
@@ -477,8 +481,10 @@ struct pool *contexts_async_pool(struct pool_system *system, struct device_conte
  * and the thread is not cancelled, for it could not leave then. Under pool->lock. */
 void pool_enter(struct pool *pool);
 void pool_leave(struct pool *pool);
-/* Wait for pool->changed. Under pool->lock. */
+/* Wait for the next pool_change. Under pool->lock, which it leaves meanwhile. */
 void pool_await_change(struct pool *pool);
+/* Wake those who wait. Under pool->lock. */
+void pool_change(struct pool *pool);
 
 /* ---- heap.c: blocks within segments. All under pool->lock ---- */
 

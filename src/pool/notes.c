@@ -22,11 +22,11 @@ static int set_mark(struct pool *pool, struct segment *segment, struct device_co
     const struct device_ops *ops = pool->system->ops;
     segment->marking = true;
     pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     const int code = ops->set_sync_memops(ops->self, context, address, on);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     segment->marking = false;
-    pthread_cond_broadcast(&pool->changed);
+    pool_change(pool);
     pool_leave(pool);
     return code;
 }
@@ -65,7 +65,7 @@ int pool_set_sync_memops(struct pool_system *system, uint64_t address, bool on) 
     struct pool *pool = registry_pool(&system->registry, address);
     if (!pool || !system->ops->set_sync_memops) return POOL_PASS;
     int code = POOL_PASS;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     for (;;) {
         const struct segment *segment = pool->status == POOL_OPEN ? registry_segment(&system->registry, address) : NULL;
         if (!segment || segment->pool != pool) break;
@@ -78,7 +78,7 @@ int pool_set_sync_memops(struct pool_system *system, uint64_t address, bool on) 
         }
         pool_await_change(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return code;
 }
 
@@ -105,7 +105,7 @@ uint64_t pool_note_export(struct pool_system *system, const struct pool_block_in
     struct pool *pool = registry_pool(&system->registry, info->base);
     if (!pool) return 0;
     uint64_t in_force = 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct block *block = live_by_id(pool, info->base, info->id);
     if (block && !export) {
         block->batch |= NOTE_UNTRACEABLE;
@@ -114,19 +114,19 @@ uint64_t pool_note_export(struct pool_system *system, const struct pool_block_in
         if (!export_of(block)) block->batch |= export << NOTE_BITS;
         in_force = export_of(block);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return in_force;
 }
 
 bool pool_knows_export(struct pool_system *system, uint64_t export, uint64_t address) {
     struct pool *pool = registry_pool(&system->registry, address);
     if (!pool) return false;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const struct block *block = live_table_find(&pool->table, address);
     if (!block)
         for (block = pool->exported; block && export_of(block) != export;) block = block->next;
     const bool known = block && export_of(block) == export;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return known;
 }
 
@@ -153,7 +153,7 @@ bool notes_ask_exports(struct pool *pool) {
     unsigned count = 0;
     const struct pool_options *options = &pool->system->options;
     if (!options->export_over) return false;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (!pool->asking_exports && pool->traceable)
         for (struct block *block = pool->exported; block && count < MOST; block = block->next)
             if (export_of(block)) {
@@ -161,13 +161,13 @@ bool notes_ask_exports(struct pool *pool) {
                 exports[count++] = export_of(block);
             }
     if (count) pool->asking_exports = true;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (!count) return false;
 
     for (unsigned i = 0; i < count; i++) over[i] = options->export_over(exports[i]);
 
     bool any = false;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool->asking_exports = false;
     figures_begin(pool);
     for (unsigned i = 0; i < count; i++) {
@@ -184,6 +184,6 @@ bool notes_ask_exports(struct pool *pool) {
         }
     }
     figures_end(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return any;
 }

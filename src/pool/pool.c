@@ -57,7 +57,7 @@ void pool_system_destroy(struct pool_system *system) {
         stats_pool_gone(pool->figures);
         records_free_all(&pool->records);
         pthread_cond_destroy(&pool->changed);
-        pthread_mutex_destroy(&pool->lock);
+        pthread_mutex_destroy(&pool->change_lock);
         free(pool);
     }
     while (system->devices) {
@@ -99,12 +99,12 @@ static _Thread_local unsigned free_calls __attribute__((tls_model("initial-exec"
 
 /* More than the device has, or a size that overflows when rounded: no cached byte is worth giving back for it. */
 static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->oom_failures, 1);
     figures_end(pool);
     figures_event(pool, POOLCUDA_EVENT_oom, bytes, UINT64_MAX, POOLCUDA_OOM_DRIVER);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return DEVICE_OUT_OF_MEMORY;
 }
 
@@ -117,7 +117,7 @@ static int COLD alloc_filled(const struct request *request, const struct block *
 static inline int alloc_done(const struct request *request, const struct block *block, enum pool_door door) {
     if (__builtin_expect(request->pool->system->options.fill != CONFIG_FILL_NONE, 0))
         return alloc_filled(request, block, door);
-    pthread_mutex_unlock(&request->pool->lock);
+    lock_give(&request->pool->lock);
     return DEVICE_OK;
 }
 
@@ -138,7 +138,7 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
     }
     pool_leave(pool);
     if (code != DEVICE_OK) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         if (code == DEVICE_OUT_OF_MEMORY)
             log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal,
                      request->requested);
@@ -167,7 +167,7 @@ static inline int alloc_from(const struct request *request, const struct stream_
     block = heap_hand_out(pool, block, request->size, request->requested, request->cell);
     if (__builtin_expect(!block, 0)) {
         figures_end(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         return pass(POOLCUDA_PASS_no_host_memory);
     }
     *address = block->address;
@@ -198,9 +198,9 @@ HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door
     const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
     if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (__builtin_expect(pool->status != POOL_OPEN, 0)) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         return pass(POOLCUDA_PASS_closed_context);
     }
     return alloc_from(&request, NULL, door, began, address);
@@ -212,15 +212,15 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     struct pool *pool = contexts_known_pool(system, context);
     const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
     if (!pool || !request.size) return POOL_PASS;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (pool->status != POOL_OPEN) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         return DEVICE_OUT_OF_MEMORY;
     }
     pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     streams_prove(pool, 0, false);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     struct block *block = heap_take(pool, NULL, request.size, true);
     if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
@@ -231,7 +231,7 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     figures_end(pool);
     pool_leave(pool);
     if (block) return alloc_done(&request, block, door);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return DEVICE_OUT_OF_MEMORY;
 }
 
@@ -265,9 +265,9 @@ HOT int pool_alloc_async(struct pool_system *system, size_t bytes, struct device
     struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes, .on = ref};
     if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (__builtin_expect(pool->ended, 0)) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         return pass(POOLCUDA_PASS_closed_context);
     }
     const struct stream_list *list = streams_list(pool, ref);
@@ -280,7 +280,7 @@ HOT int pool_alloc_async(struct pool_system *system, size_t bytes, struct device
 /* An address inside a segment of `pool` that is no live block, or one that is nobody's by now. */
 static int COLD free_refuse(struct pool *pool, uint64_t address) {
     if (registry_pool(&pool->system->registry, address) != pool) return pass(POOLCUDA_PASS_foreign);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->cell->bad_frees, 1);
     figures_end(pool);
@@ -288,7 +288,7 @@ static int COLD free_refuse(struct pool *pool, uint64_t address) {
     event.address = address;
     event.reason = DEVICE_INVALID_VALUE;
     figures_publish(&event);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     log_line(LOG_WARNING, "device %d: a free of %#llx was refused: it is inside a segment and no live block",
              pool->device->ordinal, (unsigned long long)address);
     return DEVICE_INVALID_VALUE;
@@ -330,7 +330,7 @@ static struct block *take_live(struct pool *pool, uint64_t address, enum pool_do
     while (__builtin_expect(pool->status != POOL_OPEN, 0)) pool_await_change(pool);
     struct block *block = live_table_remove(&pool->table, address);
     if (__builtin_expect(!block, 0)) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         *code = free_refuse(pool, address);
         return NULL;
     }
@@ -347,12 +347,12 @@ static uint64_t trim(struct pool_system *system, struct device_state *device, ui
     if (!released) return 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device) continue;
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         figures_begin(pool);
         stats_add(&pool->figures->trims, 1);
         figures_end(pool);
         figures_event(pool, POOLCUDA_EVENT_trim, released, UINT64_MAX, 0);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         break;
     }
     return released;
@@ -380,31 +380,31 @@ static bool COLD wait_for_context(struct pool *pool) {
     if (!capture_wait_begin(pool)) return false;
     const uint64_t began = figures_clock();
     const int code = ops->context_synchronize(ops->self, pool_context(pool));
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     capture_wait_end(pool);
     figures_begin(pool);
     stats_add(&pool->figures->waits, 1);
     stats_add(&pool->figures->driver_ns, figures_clock() - began);
     figures_end(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return code == DEVICE_OK;
 }
 
 static void COLD wait_for_frees(struct pool *pool) {
     streams_prove(pool, 0, true);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const bool wait = waits_too_much(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (wait && wait_for_context(pool)) streams_prove(pool, 0, true);
 }
 
 /* What was exported without a trace and cannot go without a wait is bounded likewise: the driver's free of it would
  * have waited. True when the wait is done. */
 static bool COLD wait_for_exported(struct pool *pool) {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const uint64_t most = pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES;
     const bool wait = pool->untraceable && pool->exported_bytes > most;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (!wait || !wait_for_context(pool)) return false;
     grow_prove(pool->system, pool->device);
     return true;
@@ -427,9 +427,9 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
     if (after.ended && !captures) grow_release_pool(pool, 0);
     if (after.trim && !captures) trim(system, pool->device, system->options.trim_bytes, after.waits);
     if (after.tight && !captures) grow_keep_headroom(pool, after.waits);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool_leave(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 /* With pool->lock, which it gives up. `round`: one free in FENCE_FREES, which looks after what is not idle too. */
@@ -442,7 +442,7 @@ static inline int free_done(struct pool *pool, uint64_t address, struct aftermat
     after.ended = pool->ended;
     const bool more = after.trim || after.tight || after.close || after.wait || after.exports || after.ended;
     if (__builtin_expect(more, 0)) pool_enter(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (__builtin_expect(more, 0)) clear_up(pool, after);
     if (__builtin_expect(system->log_all, 0))
         log_line(LOG_ALL, "device %d: free of %#llx", pool->device->ordinal, (unsigned long long)address);
@@ -465,7 +465,7 @@ static int COLD free_kept(struct pool *pool, uint64_t address, bool waits) {
  * that was timed took. */
 static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded, uint64_t waited_ns) {
     int code;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (guarded) capture_wait_end(pool);
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
@@ -496,7 +496,7 @@ static bool is_full_batch(struct pool *pool, const struct block *block) {
 /* The block waits for a fence. */
 static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, bool guarded) {
     int code;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (guarded) capture_wait_end(pool);
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
@@ -515,10 +515,10 @@ static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door
 /* The wait failed: its code is the answer, and the block never comes back. */
 static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door, bool guarded) {
     int refused = code;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (guarded) capture_wait_end(pool);
     if (is_refusal(code)) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         return code;
     }
     struct block *block = take_live(pool, address, door, &refused);
@@ -609,7 +609,7 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
     if (__builtin_expect(ref->identity.context.ordinal != pool->device->ordinal, 0))
         return free_waiting(pool, address, door, false);
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
     if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false)) return free_kept(pool, address, false);
@@ -629,7 +629,7 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
     }
     if (__builtin_expect(mark, 0)) {
         streams_mark(pool, list);
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
     }
     return free_done(pool, address, (struct aftermath){0}, round);
 }
@@ -640,7 +640,7 @@ int pool_find(struct pool_system *system, uint64_t address, struct pool_block_in
     struct pool *pool = registry_pool(&system->registry, address);
     if (!pool) return POOL_PASS;
     int code = POOL_PASS;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const struct segment *segment = registry_segment(&system->registry, address);
     if (segment && segment->pool == pool) {
         code = DEVICE_NOT_FOUND;
@@ -659,7 +659,7 @@ int pool_find(struct pool_system *system, uint64_t address, struct pool_block_in
             code = DEVICE_OK;
         }
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return code;
 }
 
@@ -696,7 +696,7 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
     *totals = (struct pool_totals){0};
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (ordinal >= 0 && pool->device->ordinal != ordinal) continue;
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         totals->live += pool->live;
         totals->requested += pool->requested;
         totals->reserved += pool->reserved;
@@ -710,6 +710,6 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
         totals->blocks_live += pool->live_blocks;
         totals->segments += pool->segment_count;
         if (heap_largest(pool) > totals->largest_free) totals->largest_free = heap_largest(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
 }

@@ -241,7 +241,7 @@ bool streams_reclaim(struct pool *pool) {
 /* Nobody is in the driver for the list any more. Under pool->lock. */
 static void list_rest(struct pool *pool, struct stream_list *list) {
     list->busy = false;
-    pthread_cond_broadcast(&pool->changed);
+    pool_change(pool);
     streams_list_emptied(pool, list);
 }
 
@@ -262,7 +262,7 @@ bool streams_mark(struct pool *pool, struct stream_list *list) {
     struct pool_system *system = pool->system;
     const struct device_ops *ops = system->ops;
     if (list->busy || list->mark || list->ending || !mark_begin(system, list->stream)) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         return false;
     }
     list->busy = true;
@@ -271,13 +271,13 @@ bool streams_mark(struct pool *pool, struct stream_list *list) {
     const struct device_context context = list->context;
     const struct device_stream stream = list->stream;
     const uint64_t batch = fences_seal(&system->fences);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 
     struct device_fence *mark = NULL;
     const int code = ops->fence_record_stream(ops->self, context, stream, &mark);
     mark_end(system, stream);
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (code == DEVICE_OK) {
         list->mark = mark;
         list->mark_batch = list->marked = batch;
@@ -286,7 +286,7 @@ bool streams_mark(struct pool *pool, struct stream_list *list) {
         figures_end(pool);
     }
     list_rest(pool, list);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return code == DEVICE_OK;
 }
 
@@ -295,11 +295,11 @@ static bool poll_list(struct pool *pool, struct stream_list *list) {
     const struct device_ops *ops = pool->system->ops;
     list->busy = true;
     struct device_fence *mark = list->mark;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     const bool asks = capture_ask_begin(pool->system);
     const int code = asks ? ops->fence_query(ops->self, mark, -1) : DEVICE_NOT_READY;
     if (asks) capture_ask_end(pool->system);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (code != DEVICE_NOT_READY) list->mark = NULL;
     if (code == DEVICE_OK && list->passed < list->mark_batch) list->passed = list->mark_batch;
     list_rest(pool, list);
@@ -314,21 +314,21 @@ static bool poll_list(struct pool *pool, struct stream_list *list) {
 
 bool streams_poll(struct pool *pool) {
     bool passed = false;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
         if (list->mark && !list->busy && !list->ending) passed |= poll_list(pool, list);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return passed;
 }
 
 static bool reclaim(struct pool *pool) {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     figures_begin(pool);
     const bool moved = streams_reclaim(pool);
     figures_end(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return moved;
 }
 
@@ -345,7 +345,7 @@ bool streams_unmarked(const struct pool *pool) {
 /* Record marks where some are missing, but for the list `own`. *fence: are there blocks that only a fence can prove? */
 static bool record_marks(struct pool *pool, uint64_t own, bool *fence) {
     bool recorded = false;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const uint64_t fenced = fences_marked(&pool->system->fences);
     *fence = pool->waiting && pool->waiting_last->batch > fenced;
     for (unsigned i = 1; i < pool->list_count; i++) {
@@ -354,12 +354,12 @@ static bool record_marks(struct pool *pool, uint64_t own, bool *fence) {
             continue;
         if (list->recordable) {
             recorded |= streams_mark(pool, list);
-            pthread_mutex_lock(&pool->lock);
+            lock_take(&pool->lock);
         } else {
             *fence = true;
         }
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return recorded;
 }
 
@@ -408,7 +408,7 @@ static void end_list(struct pool *pool, struct stream_list *list) {
         struct device_fence *old = list->mark;
         list->mark = NULL;
         const bool recorded = streams_mark(pool, list);
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         if (old) pool->system->ops->fence_drop(pool->system->ops->self, old);
         if (!recorded) list_to_waiting(pool, list);
     }
@@ -419,7 +419,7 @@ static void end_list(struct pool *pool, struct stream_list *list) {
 /* The lists of a stream, or of all streams of a context. */
 static void end_lists(struct pool_system *system, const void *handle, const void *context) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         for (unsigned i = 1; i < pool->list_count; i++) {
             struct stream_list *list = pool->lists[i];
             if (list->id && (context ? list->context.handle == context : list->stream.handle == handle))
@@ -427,7 +427,7 @@ static void end_lists(struct pool_system *system, const void *handle, const void
         }
         const bool many = pool->list_count > LISTS_FEW;
         const bool open = pool->waiting && pool->waiting_last->batch > fences_marked(&system->fences);
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
         /* Whether a fence covers what a destroyed stream has not finished is not documented: so it comes before. */
         if (open) fences_close(pool, false);
         /* So that lists without a name do not pile up. */
@@ -446,20 +446,20 @@ void pool_context_streams_end(struct pool_system *system, const void *context) {
 
 void pool_streams_closing(struct pool_system *system, const void *context) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         for (unsigned i = 1; i < pool->list_count; i++) {
             struct stream_list *list = pool->lists[i];
             if (list->context.handle != context || (!list->id && is_unused(list))) continue;
             list->ending = true;
             while (list->busy) pool_await_change(pool);
         }
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
 }
 
 void pool_streams_settled(struct pool_system *system, const void *context, bool gone) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         for (unsigned i = 1; i < pool->list_count; i++) {
             struct stream_list *list = pool->lists[i];
             if (!list->ending || list->context.handle != context) continue;
@@ -474,7 +474,7 @@ void pool_streams_settled(struct pool_system *system, const void *context, bool 
             }
             streams_list_emptied(pool, list);
         }
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     }
     atomic_fetch_add(&system->streams_epoch, 1);
 }
