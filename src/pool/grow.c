@@ -318,6 +318,23 @@ bool grow_settle(struct pool_system *system, const struct device_state *device) 
     return settled;
 }
 
+uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint64_t keep_bytes, bool waits) {
+    grow_prove(system, device);
+    uint64_t released = grow_release(system, device, UINT64_MAX, keep_bytes, waits);
+    if (!released) return 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        lock_take(&pool->lock);
+        figures_begin(pool);
+        stats_add(&pool->figures->trims, 1);
+        figures_end(pool);
+        figures_event(pool, POOLCUDA_EVENT_trim, released, UINT64_MAX, 0);
+        lock_give(&pool->lock);
+        break;
+    }
+    return released;
+}
+
 /* Wholly free segments whose bytes together nearly make one of `exact`: four at most, largest first, taken out of the
  * pool as a list by next. NULL when there are none such. Returning them for one that fits keeps the pool from holding
  * both. Under pool->lock. */

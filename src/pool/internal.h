@@ -447,6 +447,12 @@ static inline struct stream_ref *streams_ref(struct pool_system *system, struct 
     return streams_find_ref(system, stream, code);
 }
 
+/* The driver's own calls on the legacy stream are work there, between that of the blocking streams: so what was freed
+ * after work of one may be used on another without more ado. */
+static inline int streams_touch(struct pool_system *system, const struct stream_ref *ref) {
+    return system->ops->stream_touch(system->ops->self, ref->identity.context, ref->called);
+}
+
 /* All batches up to this one are proved for the pool's blocks. */
 static inline uint64_t fences_passed(const struct pool *pool) {
     const uint64_t all = atomic_load_explicit(&pool->system->fences.passed, memory_order_acquire);
@@ -551,6 +557,9 @@ void grow_release_ended(struct pool_system *system);
 /* What can be proved idle on a device becomes so: without waiting, or else by waiting for everything. No lock held. */
 void grow_prove(struct pool_system *system, const struct device_state *device);
 bool grow_settle(struct pool_system *system, const struct device_state *device);
+
+/* Give back what is wholly free until at most `keep_bytes` stay cached, and count it as a trim. No lock held. */
+uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint64_t keep_bytes, bool waits);
 
 /* The device's headroom was touched: give back what is wholly free until it is whole. No lock held; the
  * caller is counted in pool->inside. */
@@ -663,6 +672,19 @@ void figures_publish(const struct poolcuda_event *event);
 void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,
                    uint32_t reason);
 uint64_t figures_clock(void); /* ns, CLOCK_MONOTONIC */
+
+/* ---- pool.c, alloc.c, free.c ---- */
+
+#define COLD __attribute__((cold, noinline))
+/* What a hit calls becomes part of it: a tenth of its time were the calls. */
+#define HOT __attribute__((hot, flatten))
+
+/* The driver is to serve the call: counts why. POOL_PASS. */
+int pool_pass(enum poolcuda_pass_reason reason);
+/* One call in POOLCUDA_LATENCY_SAMPLE is timed: 0, or when it began. */
+static inline uint64_t sample_begin(unsigned *calls) {
+    return __builtin_expect((*calls)++ % POOLCUDA_LATENCY_SAMPLE == 0, 0) ? figures_clock() : 0;
+}
 
 /* ---- check.c ---- */
 

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Allocations. The common way (a fitting free block) is short and leaves by few branches; what is rare is in functions
+ * marked cold, and in grow.c.
+ */
+#include "pool/internal.h"
+
+#include "config/log.h"
+
+/* A runtime makes a context current; then the request comes back by the driver door. */
+static int COLD pass_without_context(enum pool_door door) {
+    return door == POOL_DOOR_RUNTIME ? POOL_PASS : pool_pass(POOLCUDA_PASS_no_context);
+}
+
+static _Thread_local unsigned alloc_calls __attribute__((tls_model("initial-exec")));
+
+/* More than the device has, or a size that overflows when rounded: no cached byte is worth giving back for it. */
+static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
+    lock_take(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->figures->oom_failures, 1);
+    figures_end(pool);
+    figures_event(pool, POOLCUDA_EVENT_oom, bytes, UINT64_MAX, POOLCUDA_OOM_DRIVER);
+    lock_give(&pool->lock);
+    return DEVICE_OUT_OF_MEMORY;
+}
+
+static int COLD alloc_filled(const struct request *request, const struct block *block, enum pool_door door) {
+    const int code = fill_block(request, block, door);
+    return code == DEVICE_NOT_READY ? pool_pass(POOLCUDA_PASS_capture) : code;
+}
+
+/* The block was handed out: with pool->lock, which it gives up. */
+static inline int alloc_done(const struct request *request, const struct block *block, enum pool_door door) {
+    if (__builtin_expect(request->pool->system->options.fill != CONFIG_FILL_NONE, 0))
+        return alloc_filled(request, block, door);
+    lock_give(&request->pool->lock);
+    return DEVICE_OK;
+}
+
+/* With pool->lock, which it gives up. `began` may be 0. */
+static int COLD alloc_miss(const struct request *request, enum pool_door door, uint64_t began, uint64_t *address) {
+    struct pool *pool = request->pool;
+    if (!began) began = figures_clock();
+    struct block *block = NULL;
+    bool took_segment = false;
+    pool_enter(pool);
+    int code = grow_and_hand_out(request, &block, &took_segment);
+    if (code == DEVICE_OK) {
+        *address = block->address;
+        figures_begin(pool);
+        figures_alloc(pool, block, !took_segment, door);
+        if (took_segment) stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
+        figures_end(pool);
+    }
+    pool_leave(pool);
+    if (code != DEVICE_OK) {
+        lock_give(&pool->lock);
+        if (code == DEVICE_OUT_OF_MEMORY)
+            log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal,
+                     request->requested);
+        return code == POOL_PASS ? pool_pass(POOLCUDA_PASS_no_host_memory) : code;
+    }
+    code = alloc_done(request, block, door);
+    if (code == DEVICE_OK)
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, request->requested,
+                 (unsigned long long)*address, took_segment ? "miss" : "hit");
+    return code;
+}
+
+/* With pool->lock, which it gives up: the pool is open. */
+static inline int alloc_from(const struct request *request, const struct stream_list *list, enum pool_door door,
+                             uint64_t began, uint64_t *address) {
+    struct pool *pool = request->pool;
+    struct pool_system *system = pool->system;
+    figures_begin(pool);
+    struct block *block = heap_take(pool, list, request->size, false);
+    if (__builtin_expect(!block, 0)) {
+        figures_end(pool);
+        int code = alloc_miss(request, door, began, address);
+        check_or_abort(system);
+        return code;
+    }
+    block = heap_hand_out(pool, block, request->size, request->requested, request->cell);
+    if (__builtin_expect(!block, 0)) {
+        figures_end(pool);
+        lock_give(&pool->lock);
+        return pool_pass(POOLCUDA_PASS_no_host_memory);
+    }
+    *address = block->address;
+    figures_alloc(pool, block, true, door);
+    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+    figures_end_alloc(pool);
+    const int code = alloc_done(request, block, door);
+    if (__builtin_expect(system->log_all && code == DEVICE_OK, 0))
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, request->requested,
+                 (unsigned long long)*address);
+    check_or_abort(system);
+    return code;
+}
+
+HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
+    if (!bytes || !address) return pool_pass(POOLCUDA_PASS_zero_or_null);
+    if (atomic_load_explicit(&system->captures, memory_order_relaxed)) return pool_pass(POOLCUDA_PASS_capture);
+    uint64_t began = sample_begin(&alloc_calls);
+    void *context = NULL;
+    if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context)
+        return pass_without_context(door);
+    struct pool *pool = contexts_known_pool(system, context);
+    if (__builtin_expect(!pool, 0)) {
+        enum poolcuda_pass_reason reason;
+        pool = contexts_make_pool(system, context, &reason);
+        if (!pool) return reason == POOLCUDA_PASS_no_context ? pass_without_context(door) : pool_pass(reason);
+    }
+    const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
+    if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
+
+    lock_take(&pool->lock);
+    if (__builtin_expect(pool->status != POOL_OPEN, 0)) {
+        lock_give(&pool->lock);
+        return pool_pass(POOLCUDA_PASS_closed_context);
+    }
+    return alloc_from(&request, NULL, door, began, address);
+}
+
+int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
+    void *context = NULL;
+    if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context) return POOL_PASS;
+    struct pool *pool = contexts_known_pool(system, context);
+    const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
+    if (!pool || !request.size) return POOL_PASS;
+    lock_take(&pool->lock);
+    if (pool->status != POOL_OPEN) {
+        lock_give(&pool->lock);
+        return DEVICE_OUT_OF_MEMORY;
+    }
+    pool_enter(pool);
+    lock_give(&pool->lock);
+    streams_prove(pool, 0, false);
+    lock_take(&pool->lock);
+    figures_begin(pool);
+    struct block *block = heap_take(pool, NULL, request.size, true);
+    if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
+    if (block) {
+        *address = block->address;
+        figures_alloc(pool, block, true, door);
+    }
+    figures_end(pool);
+    pool_leave(pool);
+    if (block) return alloc_done(&request, block, door);
+    lock_give(&pool->lock);
+    return DEVICE_OUT_OF_MEMORY;
+}
+
+/* May the pool serve the stream while something captures in the process? */
+static bool COLD stream_captures(struct pool_system *system, struct device_stream stream) {
+    return system->ops->stream_capturing(system->ops->self, stream) != DEVICE_OK;
+}
+
+HOT int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
+                         uint64_t *address) {
+    if (!bytes || !address) return pool_pass(POOLCUDA_PASS_zero_or_null);
+    if (!system->options.async) return pool_pass(POOLCUDA_PASS_async);
+    if (__builtin_expect(atomic_load(&system->captures) != 0, 0) && stream_captures(system, stream))
+        return pool_pass(POOLCUDA_PASS_capture);
+    uint64_t began = sample_begin(&alloc_calls);
+    int code;
+    struct stream_ref *ref = streams_ref(system, stream, &code);
+    if (__builtin_expect(!ref, 0)) return pass_without_context(door);
+    if (__builtin_expect(!ref->pool && ref->identity.id, 0))
+        ref->pool = contexts_async_pool(system, ref->identity.context);
+    struct pool *pool = ref->pool;
+    if (__builtin_expect(!pool || !ref->identity.id, 0)) return pool_pass(POOLCUDA_PASS_async);
+    if (__builtin_expect(ref->identity.orders_others, 0) && streams_touch(system, ref) != DEVICE_OK)
+        return pool_pass(POOLCUDA_PASS_async);
+    struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes, .on = ref};
+    if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
+
+    lock_take(&pool->lock);
+    if (__builtin_expect(pool->ended, 0)) {
+        lock_give(&pool->lock);
+        return pool_pass(POOLCUDA_PASS_closed_context);
+    }
+    const struct stream_list *list = streams_list(pool, ref);
+    if (list) request.cell = list->cell;
+    return alloc_from(&request, list, door, began, address);
+}

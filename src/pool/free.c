@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Frees: which wait for the device, which are answered at once, and what is refused. The common way is short and leaves
+ * by few branches; what is rare is in functions marked cold.
+ */
+#include "pool/internal.h"
+
+#include "config/log.h"
+
+static _Thread_local unsigned free_calls __attribute__((tls_model("initial-exec")));
+
+/* An address inside a segment of `pool` that is no live block, or one that is nobody's by now. */
+static int COLD free_refuse(struct pool *pool, uint64_t address) {
+    if (registry_pool(&pool->system->registry, address) != pool) return pool_pass(POOLCUDA_PASS_foreign);
+    lock_take(&pool->lock);
+    figures_begin(pool);
+    stats_add(&pool->cell->bad_frees, 1);
+    figures_end(pool);
+    struct poolcuda_event event = figures_event_of(pool, POOLCUDA_EVENT_bad_free);
+    event.address = address;
+    event.reason = DEVICE_INVALID_VALUE;
+    figures_publish(&event);
+    lock_give(&pool->lock);
+    log_line(LOG_WARNING, "device %d: a free of %#llx was refused: it is inside a segment and no live block",
+             pool->device->ordinal, (unsigned long long)address);
+    return DEVICE_INVALID_VALUE;
+}
+
+/* No segment holds the address. Without a current context, a runtime makes one and comes back by the driver door. */
+static int COLD free_foreign(struct pool_system *system, uint64_t address, enum pool_door door) {
+    void *context = NULL;
+    if (door == POOL_DOOR_RUNTIME &&
+        (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context))
+        return POOL_PASS;
+    return pool_pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
+}
+
+/* The pool that has a segment at `address`, and the calling thread's current context; or NULL and *code the answer. */
+static struct pool *free_begin(struct pool_system *system, uint64_t address, enum pool_door door, void **context,
+                               int *code) {
+    struct pool *pool = registry_pool(&system->registry, address);
+    if (__builtin_expect(!pool, 0)) {
+        *code = free_foreign(system, address, door);
+        return NULL;
+    }
+    const struct device_ops *ops = system->ops;
+    *context = NULL;
+    *code = ops->current_handle(ops->self, context);
+    if (__builtin_expect(*code == DEVICE_OK && *context == pool_context(pool).handle && *context, 1)) return pool;
+    /* The driver's own answer, without asking it: it would free what is ours. */
+    if (*code == DEVICE_OK && !*context) *code = DEVICE_INVALID_CONTEXT;
+    if (*code != DEVICE_OK) return NULL;
+    /* The pool lives on; the current context may be a dead one. */
+    struct device_context current;
+    *code = ops->context_current(ops->self, &current);
+    return *code == DEVICE_OK ? pool : NULL;
+}
+
+/* With pool->lock: the live block at `address`, out of the table; or NULL, the lock given up, and *code the answer. */
+static struct block *take_live(struct pool *pool, uint64_t address, enum pool_door door, int *code) {
+    /* While its context is being reset, only the outcome says whether the block is still there. */
+    while (__builtin_expect(pool->status != POOL_OPEN, 0)) pool_await_change(pool);
+    struct block *block = live_table_remove(&pool->table, address);
+    if (__builtin_expect(!block, 0)) {
+        lock_give(&pool->lock);
+        *code = free_refuse(pool, address);
+        return NULL;
+    }
+    figures_begin(pool);
+    heap_end_life(pool, block);
+    figures_free(pool, block, door);
+    return block;
+}
+
+/* What a free does after the lock is given up. */
+struct aftermath {
+    bool trim, tight; /* give cached memory back */
+    bool close;       /* close a fence */
+    bool exports;     /* ask about what others may have open, and give back what nobody can tell of */
+    bool ended;       /* give back what is left of a destroyed memory pool */
+    bool wait;        /* wait as the driver does, so that no more memory waits */
+    bool waits;       /* the call may wait for the device anyway */
+};
+
+/* Memory that waits for fences is bounded: beyond it a free waits. */
+static bool waits_too_much(const struct pool *pool) {
+    return pool->waiting_bytes > (pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES);
+}
+
+/* For the pool's own context, as the driver's free would; counted. False while a stream captures, or when it failed. No
+ * lock held. */
+static bool COLD wait_for_context(struct pool *pool) {
+    const struct device_ops *ops = pool->system->ops;
+    if (!capture_wait_begin(pool)) return false;
+    const uint64_t began = figures_clock();
+    const int code = ops->context_synchronize(ops->self, pool_context(pool));
+    lock_take(&pool->lock);
+    capture_wait_end(pool);
+    figures_begin(pool);
+    stats_add(&pool->figures->waits, 1);
+    stats_add(&pool->figures->driver_ns, figures_clock() - began);
+    figures_end(pool);
+    lock_give(&pool->lock);
+    return code == DEVICE_OK;
+}
+
+static void COLD wait_for_frees(struct pool *pool) {
+    streams_prove(pool, 0, true);
+    lock_take(&pool->lock);
+    const bool wait = waits_too_much(pool);
+    lock_give(&pool->lock);
+    if (wait && wait_for_context(pool)) streams_prove(pool, 0, true);
+}
+
+/* What was exported without a trace and cannot go without a wait is bounded likewise: the driver's free of it would
+ * have waited. True when the wait is done. */
+static bool COLD wait_for_exported(struct pool *pool) {
+    lock_take(&pool->lock);
+    const uint64_t most = pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES;
+    const bool wait = pool->untraceable && pool->exported_bytes > most;
+    lock_give(&pool->lock);
+    if (!wait || !wait_for_context(pool)) return false;
+    grow_prove(pool->system, pool->device);
+    return true;
+}
+
+static void COLD clear_up(struct pool *pool, struct aftermath after) {
+    struct pool_system *system = pool->system;
+    if (after.close) {
+        fences_poll(system, pool->device); /* so that there is room for another */
+        fences_close(pool, false);
+    }
+    if (after.wait) wait_for_frees(pool);
+    if (after.exports) {
+        notes_ask_exports(pool);
+        if (after.waits || wait_for_exported(pool))
+            while (grow_release_untraceable(pool) > 0) continue;
+    }
+    /* To give back is a driver call that harms a capture: the first free after it does so. */
+    const bool captures = atomic_load(&system->captures) != 0;
+    if (after.ended && !captures) grow_release_pool(pool, 0);
+    if (after.trim && !captures) grow_trim(system, pool->device, system->options.trim_bytes, after.waits);
+    if (after.tight && !captures) grow_keep_headroom(pool, after.waits);
+    lock_take(&pool->lock);
+    pool_leave(pool);
+    lock_give(&pool->lock);
+}
+
+/* With pool->lock, which it gives up. `round`: one free in FENCE_FREES, which looks after what is not idle too. */
+static inline int free_done(struct pool *pool, uint64_t address, struct aftermath after, bool round) {
+    struct pool_system *system = pool->system;
+    const uint64_t most = system->options.trim_bytes;
+    after.trim =
+        pool->idle_bytes > most || (round && pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes > most);
+    after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
+    after.ended = pool->ended;
+    const bool more = after.trim || after.tight || after.close || after.wait || after.exports || after.ended;
+    if (__builtin_expect(more, 0)) pool_enter(pool);
+    lock_give(&pool->lock);
+    if (__builtin_expect(more, 0)) clear_up(pool, after);
+    if (__builtin_expect(system->log_all, 0))
+        log_line(LOG_ALL, "device %d: free of %#llx", pool->device->ordinal, (unsigned long long)address);
+    check_or_abort(system);
+    return DEVICE_OK;
+}
+
+/* Codes that say "not now" and change nothing: the driver's own free would have refused alike. */
+static bool is_refusal(int code) {
+    return code >= DEVICE_CAPTURE_UNSUPPORTED && code <= 908;
+}
+
+/* A freed block that others may have open is kept for them. With pool->lock, which it gives up. */
+static int COLD free_kept(struct pool *pool, uint64_t address, bool waits) {
+    figures_end(pool);
+    return free_done(pool, address, (struct aftermath){.exports = true, .waits = waits}, false);
+}
+
+/* The device was waited for, and the block is idle. `guarded`: the wait is to be ended. waited_ns: 0, or what a wait
+ * that was timed took. */
+static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded, uint64_t waited_ns) {
+    int code;
+    lock_take(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    struct block *block = take_live(pool, address, door, &code);
+    if (__builtin_expect(!block, 0)) return code;
+    stats_add(&pool->figures->waits, 1);
+    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, true)) return free_kept(pool, address, true);
+    struct aftermath after = {.waits = true, .exports = block->segment->untraceable != 0};
+    heap_make_idle(pool, block);
+    if (__builtin_expect(waited_ns != 0, 0)) {
+        /* It stands for those since the last one: a thread's first for itself. */
+        stats_add(&pool->figures->driver_ns, free_calls > 1 ? waited_ns * POOLCUDA_LATENCY_SAMPLE : waited_ns);
+        after.exports |= pool->traceable > 0; /* once in a while, for programs that allocate nothing new */
+    }
+    figures_end_free(pool);
+    return free_done(pool, address, after, false);
+}
+
+/* Has enough been freed for a fence? Under pool->lock. */
+static bool is_full_batch(struct pool *pool, const struct block *block) {
+    const uint64_t eighth = pool->live / 8;
+    pool->joined_bytes += block->size;
+    if (++pool->joined < FENCE_FREES && pool->joined_bytes <= (eighth > FENCE_BYTES ? eighth : FENCE_BYTES))
+        return false;
+    pool->joined = 0;
+    pool->joined_bytes = 0;
+    return true;
+}
+
+/* The block waits for a fence. */
+static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, bool guarded) {
+    int code;
+    lock_take(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    struct block *block = take_live(pool, address, door, &code);
+    if (__builtin_expect(!block, 0)) return code;
+    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false))
+        return free_kept(pool, address, guarded);
+    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
+    struct aftermath after = {.close = is_full_batch(pool, block), .waits = guarded};
+    after.exports = after.close && pool->traceable;
+    if (guarded) stats_add(&pool->figures->waits, 1);
+    figures_end(pool);
+    /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */
+    after.wait = pool->source.kind == SEGMENT_PLAIN && !guarded && waits_too_much(pool);
+    return free_done(pool, address, after, after.close);
+}
+
+/* The wait failed: its code is the answer, and the block never comes back. */
+static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door, bool guarded) {
+    int refused = code;
+    lock_take(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    if (is_refusal(code)) {
+        lock_give(&pool->lock);
+        return code;
+    }
+    struct block *block = take_live(pool, address, door, &refused);
+    /* Of a context that has failed the driver says so, whatever the address. */
+    if (!block) return refused == POOL_PASS ? POOL_PASS : code;
+    heap_retire(pool, block);
+    figures_end(pool);
+    free_done(pool, address, (struct aftermath){0}, false);
+    log_line(LOG_WARNING, "device %d: the wait in a free answered %d: its block is never given out again",
+             pool->device->ordinal, code);
+    return code;
+}
+
+/* A stream of the process captures: no wait of ours is possible, and none of the driver's is a proof. */
+static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door, bool wait) {
+    int code = capture_ask(pool, wait);
+    return code == DEVICE_OK ? free_waiting(pool, address, door, false) : code;
+}
+
+/* Does a free of the pool's blocks return before the work has ended? The driver's own does so for the async kind. */
+static inline bool frees_at_once(const struct pool *pool) {
+    const struct pool_system *system = pool->system;
+    if (__builtin_expect(pool->source.kind == SEGMENT_ASYNC, 0)) return true;
+    return system->options.free_event && !atomic_load_explicit(&system->fences.unsupported, memory_order_relaxed);
+}
+
+HOT int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
+    int code;
+    void *context;
+    struct pool *pool = free_begin(system, address, door, &context, &code);
+    if (__builtin_expect(!pool, 0)) return code;
+    if (frees_at_once(pool))
+        return __builtin_expect(atomic_load(&system->captures) != 0, 0) ? free_in_capture(pool, address, door, false)
+                                                                        : free_waiting(pool, address, door, false);
+    if (__builtin_expect(!capture_wait_begin(pool), 0)) return free_in_capture(pool, address, door, true);
+    const struct device_ops *ops = system->ops;
+    uint64_t began = sample_begin(&free_calls);
+    code = __builtin_expect(pool_context(pool).handle == context, 1)
+               ? ops->current_synchronize(ops->self)
+               : ops->context_synchronize(ops->self, pool_context(pool));
+    if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door, true);
+    /* Kernels of another context may use the block. */
+    if (__builtin_expect(!ops->context_alone(ops->self, pool_context(pool)), 0)) {
+        if (!atomic_load(&system->fences.unsupported)) return free_waiting(pool, address, door, true);
+        code = ops->synchronize_all(ops->self);
+        if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
+    }
+    return free_idle(pool, address, door, true, __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
+}
+
+/* The stream cannot be told from others: it is waited for. */
+static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
+    const struct device_ops *ops = pool->system->ops;
+    if (!capture_wait_begin(pool)) return free_waiting(pool, address, door, false);
+    const int code = ops->stream_synchronize(ops->self, pool_context(pool), stream);
+    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
+    return free_idle(pool, address, door, true, 0);
+}
+
+/* Is it time for a mark on the stream? Where it is the only one, nobody else wants its blocks. Under pool->lock. */
+static inline bool wants_mark(const struct pool *pool, const struct stream_list *list) {
+    /* Of a default stream nobody else could make it, so more of them are made. */
+    const bool many = list->joined >= FENCE_FREES || (!list->recordable && list->joined_bytes >= GRANULE);
+    return many && pool->list_count > 2 && !list->busy && !list->mark;
+}
+
+HOT int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream,
+                        enum pool_door door) {
+    int code;
+    struct pool *pool = registry_pool(&system->registry, address);
+    if (__builtin_expect(!pool, 0)) return free_foreign(system, address, door);
+    if (__builtin_expect(atomic_load(&system->captures) != 0, 0)) {
+        code = system->ops->stream_capturing(system->ops->self, stream);
+        /* Only graph allocations may be freed on a capturing stream, and a block of ours is none. Where the legacy
+         * stream would have to wait for one, the driver refuses a wait as it would the free. */
+        if (code == DEVICE_NOT_READY) return system->ops->free_captured(system->ops->self, stream, address);
+        if (is_refusal(code)) code = system->ops->stream_synchronize(system->ops->self, pool_context(pool), stream);
+        if (code != DEVICE_OK) return code;
+    }
+    struct stream_ref *ref = streams_ref(system, stream, &code);
+    if (__builtin_expect(!ref, 0)) return code;
+    if (__builtin_expect(!ref->identity.id, 0)) return free_on_unknown(pool, address, stream, door);
+    if (__builtin_expect(ref->identity.orders_others, 0)) {
+        code = streams_touch(system, ref);
+        if (is_refusal(code)) return code;
+        if (code != DEVICE_OK) return free_waiting(pool, address, door, false);
+    }
+    if (__builtin_expect(ref->identity.context.ordinal != pool->device->ordinal, 0))
+        return free_waiting(pool, address, door, false);
+
+    lock_take(&pool->lock);
+    struct block *block = take_live(pool, address, door, &code);
+    if (__builtin_expect(!block, 0)) return code;
+    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false)) return free_kept(pool, address, false);
+    struct stream_list *list = streams_list(pool, ref);
+    const uint64_t batch = fences_open_batch(&system->fences);
+    bool mark = false, round = false;
+    if (__builtin_expect(list != NULL, 1)) {
+        const size_t bytes = block->size;
+        heap_make_ordered(pool, block, list, batch);
+        round = ++list->joined % FENCE_FREES == 0;
+        list->joined_bytes += bytes;
+        mark = wants_mark(pool, list);
+        figures_end_free(pool);
+    } else {
+        heap_make_waiting(pool, block, batch);
+        figures_end(pool);
+    }
+    if (__builtin_expect(mark, 0)) {
+        streams_mark(pool, list);
+        lock_take(&pool->lock);
+    }
+    return free_done(pool, address, (struct aftermath){0}, round);
+}
