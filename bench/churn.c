@@ -29,12 +29,19 @@ static uint32_t host_size(size_t size) {
     return scaled > 1024 ? 1024 : (uint32_t)scaled;
 }
 
-/* Take the next victim out of `age`, which holds the slots of the live blocks from the oldest to the newest. */
-static uint32_t take_victim(uint32_t *age, size_t count, enum churn_order order, uint64_t *state) {
-    size_t at = order == CHURN_LIFO ? count - 1 : order == CHURN_FIFO ? 0 : random_below(state, count);
-    uint32_t slot = age[at];
-    memmove(age + at, age + at + 1, (count - at - 1) * sizeof *age);
-    return slot;
+/* The slots whose blocks the next `batch` pairs free, out of `age`, which holds those of all live blocks from the
+ * oldest to the newest; they become the newest. */
+static void take_victims(struct churn_pair *pairs, uint32_t *age, const struct churn_plan *plan, enum churn_order order,
+                         uint64_t *state) {
+    const size_t rest = plan->live - plan->batch;
+    for (size_t i = 0; i < plan->batch; i++) {
+        const size_t last = plan->live - 1 - i;
+        const size_t at = order == CHURN_LIFO ? last : order == CHURN_FIFO ? i : random_below(state, last + 1);
+        pairs[i].slot = age[at];
+        if (order == CHURN_RANDOM) age[at] = age[last]; /* nobody asks for the age */
+    }
+    if (order == CHURN_FIFO) memmove(age, age + plan->batch, rest * sizeof *age);
+    for (size_t i = 0; i < plan->batch; i++) age[rest + i] = pairs[i].slot;
 }
 
 bool churn_plan_make(struct churn_plan *plan, enum churn_order order, size_t live, size_t pair_count,
@@ -54,10 +61,10 @@ bool churn_plan_make(struct churn_plan *plan, enum churn_order order, size_t liv
     for (size_t start = 0; made && start < plan->pair_count; start += batch) {
         struct churn_pair *pairs = plan->pairs + start;
         for (size_t i = 0; i < batch; i++) {
-            size_t size = sizes[random_below(&state, size_count)];
-            pairs[i] = (struct churn_pair){take_victim(age, live - i, order, &state), host_size(size), size};
+            pairs[i].size = sizes[random_below(&state, size_count)];
+            pairs[i].host_size = host_size(pairs[i].size);
         }
-        for (size_t i = 0; i < batch; i++) age[live - batch + i] = pairs[i].slot;
+        take_victims(pairs, age, plan, order, &state);
     }
     free(age);
     if (!made) churn_plan_free(plan);
