@@ -47,7 +47,7 @@ missing_packages() {
     local package
     for package in "$@"; do
         case $package in
-        clang | clang-format-14 | patch | spin) command -v "$package" >/dev/null || say "$package" ;;
+        clang | clang-format-14 | patch | spin | valgrind) command -v "$package" >/dev/null || say "$package" ;;
         gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null || say "$package" ;;
         libc6-dev-arm64-cross) [ -e /usr/aarch64-linux-gnu/lib/libc.so ] || say "$package" ;;
         qemu-user) command -v qemu-aarch64 >/dev/null || say "$package" ;;

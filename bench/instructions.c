@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * instructions: the loads of pair, each played warm and then once more inside one function, for a tool that counts what
+ * runs inside that function: valgrind --tool=callgrind --toggle-collect=instructions_measured. A line for each load
+ * tells what was played, in the order in which it was. scripts/instructions.sh runs it and makes the table.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "cell_sizes.h"
+#include "churn.h"
+#include "own_figures.h"
+
+#define MEASURED __attribute__((noinline, noclone))
+
+enum { LEAST_PAIRS = 2000, WARM_PASSES = 2, MOST_LIVE = 1000000, MOST_COUNTS = 8 };
+
+static const char *const call_names[] = {[CHURN_HOST] = "malloc", [CHURN_PLAIN] = "plain", [CHURN_ASYNC] = "async"};
+enum { CALL_NAMES = sizeof call_names / sizeof call_names[0] };
+
+/* The tool knows it by its name. */
+void instructions_measured(const struct churn_plan *plan, struct churn_side *side);
+
+MEASURED void instructions_measured(const struct churn_plan *plan, struct churn_side *side) {
+    churn_run(plan, 0, plan->pair_count, side);
+}
+
+static bool play(const struct cell_sizes *sizes, enum churn_order order, size_t live, struct churn_side *side) {
+    struct churn_plan plan;
+    struct own_figures before = {0}, after = {0};
+    side->blocks = calloc(live, sizeof *side->blocks);
+    bool ready = side->blocks != NULL && churn_plan_make(&plan, order, live, LEAST_PAIRS, sizes->values, sizes->count);
+    if (ready) {
+        churn_fill(&plan, side);
+        for (int i = 0; i < WARM_PASSES; i++) churn_run(&plan, 0, plan.pair_count, side);
+        own_figures_read(&before);
+        instructions_measured(&plan, side);
+        own_figures_read(&after);
+        churn_empty(&plan, side);
+        printf("%s\t%zu\t%zu\t%llu\t%llu\n", churn_order_names[order], live, plan.pair_count,
+               (unsigned long long)(after.misses - before.misses), (unsigned long long)(after.fences - before.fences));
+        churn_plan_free(&plan);
+    } else {
+        fputs("instructions: out of memory\n", stderr);
+    }
+    free(side->blocks);
+    if (side->failures > 0)
+        fprintf(stderr, "instructions: %zu allocations failed with %zu blocks live\n", side->failures, live);
+    return ready && side->failures == 0;
+}
+
+/* `text`: numbers, a comma between them. How many, or 0: something else stands there. */
+static size_t read_counts(const char *text, size_t counts[MOST_COUNTS]) {
+    size_t count = 0;
+    for (;;) {
+        char *end;
+        errno = 0;
+        long value = strtol(text, &end, 10);
+        if (end == text || errno != 0 || value < CHURN_PARTS || value > MOST_LIVE || value % CHURN_PARTS != 0) return 0;
+        if (count == MOST_COUNTS) return 0;
+        counts[count++] = (size_t)value;
+        if (*end == '\0') return count;
+        if (*end != ',') return 0;
+        text = end + 1;
+    }
+}
+
+static void usage(FILE *out) {
+    fputs(
+        "Usage: instructions [OPTION…] TRACE…\n"
+        "\n"
+        "Plays each load warm, and once more in the function instructions_measured, whose instructions a tool counts\n"
+        "(see scripts/instructions.sh). The sizes are drawn from the traces. For each load, in the order in which\n"
+        "they are played, a line: order, live blocks, pairs measured, misses and fences among them.\n"
+        "\n"
+        "  -c, --calls CALLS   plain (cudaMalloc and cudaFree, the default), async (cudaMallocAsync and cudaFreeAsync\n"
+        "                      on one stream), or malloc (malloc and free of glibc)\n"
+        "  -l, --live N[,N…]   blocks that are live: multiples of 10 (default 100,1000)\n"
+        "  -h, --help          this text\n"
+        "\n"
+        "Exit status: 0; 1 something failed; 2 wrong usage.\n",
+        out);
+}
+
+static bool is_ready(struct churn_side *side) {
+    cudaError_t result = cudaFree(NULL);
+    if (result == cudaSuccess && side->calls == CHURN_ASYNC)
+        result = cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking);
+    if (result != cudaSuccess) fprintf(stderr, "instructions: no CUDA device: %s\n", cudaGetErrorString(result));
+    return result == cudaSuccess;
+}
+
+int main(int argc, char **argv) {
+    static const struct option options[] = {
+        {"calls", required_argument, NULL, 'c'},
+        {"live", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct cell_sizes sizes;
+    struct churn_side side = {.calls = CHURN_PLAIN};
+    size_t counts[MOST_COUNTS] = {100, 1000}, count = 2;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "c:l:h", options, NULL)) != -1) {
+        switch (option) {
+        case 'c': {
+            size_t calls = 0;
+            while (calls < CALL_NAMES && strcmp(call_names[calls], optarg) != 0) calls++;
+            if (calls == CALL_NAMES) {
+                fprintf(stderr, "instructions: --calls is \"%s\": expected plain, async or malloc\n", optarg);
+                return 2;
+            }
+            side.calls = (enum churn_calls)calls;
+            break;
+        }
+        case 'l':
+            count = read_counts(optarg, counts);
+            if (count == 0) {
+                fprintf(stderr,
+                        "instructions: --live is \"%s\": expected at most %d multiples of %d from %d to %d, a comma "
+                        "between them\n",
+                        optarg, MOST_COUNTS, CHURN_PARTS, CHURN_PARTS, MOST_LIVE);
+                return 2;
+            }
+            break;
+        case 'h':
+            usage(stdout);
+            return 0;
+        default:
+            usage(stderr);
+            return 2;
+        }
+    }
+    if (optind == argc) {
+        usage(stderr);
+        return 2;
+    }
+    bool played = cell_sizes_read(&sizes, argv + optind, (size_t)(argc - optind), "instructions") && is_ready(&side);
+    for (size_t i = 0; played && i < count; i++) {
+        for (enum churn_order order = 0; played && order < CHURN_ORDERS; order++)
+            played = play(&sizes, order, counts[i], &side);
+    }
+    if (side.stream != NULL) cudaStreamDestroy(side.stream);
+    free(sizes.values);
+    return played ? 0 : 1;
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The instructions of a pair of calls: not over a tenth more than bench/instructions.json says; and that what is counted
+is what it is said to be.
+
+In the environment: BENCH_BUILD, the build folder.
+"""
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE / "tests" / "support"))
+sys.path.insert(0, str(TREE / "scripts"))
+sys.dont_write_bytecode = True
+import instructions  # noqa: E402
+from tap import case, main, skip  # noqa: E402
+
+BUILD = Path(os.environ["BENCH_BUILD"])
+LIVE = [100, 1000]
+ORDERS = ["LIFO", "FIFO", "random"]
+
+
+def expect_equal(found, wanted, what):
+    if found != wanted:
+        raise AssertionError(f"{what}: found {found!r}, expected {wanted!r}")
+
+
+@functools.cache
+def measured():
+    try:
+        return instructions.measure(BUILD, LIVE)
+    except instructions.NotInstalled as reason:
+        return skip(str(reason))
+
+
+@case
+def no_pair_costs_over_a_tenth_more_than_was_recorded():
+    difference = instructions.other_toolchain(BUILD)
+    if difference:
+        skip(difference)
+    for row, recorded in instructions.compared(measured()):
+        print(f"# {row['way']} {row['order']} {row['live']}: {row['pool']}, recorded {recorded}")
+    grown = [f"{row['way']} {row['order']}, {row['live']} live: {row['pool']} instructions of the pool's a pair, recorded were {recorded}"
+             for row, recorded in instructions.compared(measured()) if row["pool"] > recorded * 1.10]
+    if grown:
+        raise AssertionError("\n".join([*grown, "if that is meant to be: scripts/instructions.sh --record"]))
+
+
+@case
+def every_load_is_measured_and_on_hits():
+    expect_equal([(row["way"], row["live"], row["order"]) for row in measured()],
+                 [(way, live, order) for way in instructions.WAYS for live in LIVE for order in ORDERS], "rows")
+    for row in measured():
+        if row["misses"] > row["pairs"] / 1000:
+            raise AssertionError(f"it does not measure hits: {row}")
+
+
+@case
+def instructions_are_told_apart_by_whose_they_are():
+    for row in measured():
+        # An allocation takes more than the call of a function, and the pool takes a lock of the C library's.
+        pooled = row["way"] != "malloc"
+        expect_equal((row["pool"] > 50, row["simulator"] > 50, row["libc"] > 20, 5 < row["loop"] < 100),
+                     (pooled, row["way"] in ("sync", "event"), True, True), str(row))
+
+
+@case
+def every_load_has_its_record():
+    recorded = {instructions.key(row) for row in instructions.recorded()["pairs"]}
+    wanted = {(way, order, live) for way in instructions.WAYS for live in instructions.LIVE for order in ORDERS}
+    expect_equal(recorded, wanted, "bench/instructions.json")
+
+
+@case
+def a_count_is_the_same_in_another_run():
+    again = {instructions.key(row): row["pool"] for row in instructions.measure(BUILD, [100], ["async"])} if measured() else {}
+    for row in measured():
+        found = again.get(instructions.key(row), row["pool"])
+        if abs(found - row["pool"]) > 0.005 * row["pool"]:
+            raise AssertionError(f"found {found}, before {row}")
+
+
+@case
+def wrong_usage_says_what_was_expected():
+    for arguments, expected in ((["--live", "5"], "expected multiples of 10"), (["--live=100,many"], "expected multiples"),
+                                (["--nonsense"], "unknown option"), (["--live"], "needs a value"),
+                                (["--record", "--live", "100"], "goes not with")):
+        done = subprocess.run([TREE / "scripts" / "instructions.sh", *arguments], capture_output=True, text=True,
+                              check=False, timeout=60)
+        expect_equal((done.returncode, done.stdout, expected in done.stderr), (2, "", True), done.stderr)
+    for arguments, expected in ((["--calls", "other", "x"], "expected plain, async or malloc"),
+                                (["--live", "15", "x"], "multiples of 10"), ([], "Usage: instructions")):
+        done = subprocess.run([BUILD / "bench" / "instructions", *arguments], capture_output=True, text=True, check=False,
+                              timeout=60, env={**os.environ, "LD_LIBRARY_PATH": f"{BUILD}/src/sim/driver:{BUILD}/src/sim/runtime"})
+        expect_equal((done.returncode, done.stdout, expected in done.stderr), (2, "", True), done.stderr)
+
+
+main()
