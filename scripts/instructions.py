@@ -7,6 +7,7 @@ library that it ran in. bench/instructions.json keeps what was counted last, and
 """
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,8 @@ class NotInstalled(Exception):
 
 def toolchain(build):
     """What the number of instructions depends on: of the build folder, as it was configured."""
-    return json.loads((build / "bench" / "toolchain.json").read_text(encoding="utf-8"))
+    made_by = json.loads((build / "bench" / "toolchain.json").read_text(encoding="utf-8"))
+    return {**made_by, "libc": " ".join(platform.libc_ver())}
 
 
 def shares(path):
@@ -99,16 +101,21 @@ def key(row):
     return row["way"], row["order"], row["live"]
 
 
+def caused(row):
+    """What the pool causes: its own, and what it calls of the C library. The driver's is not the pool's to mend."""
+    return round(row["pool"] + row["libc"], 1)
+
+
 def compared(rows):
-    """(row, the pool's instructions that were recorded of it), of those that were."""
-    then = {key(row): row["pool"] for row in recorded()["pairs"]} if RECORD.exists() else {}
+    """(row, what the pool caused when it was recorded), of the rows that were recorded."""
+    then = {key(row): caused(row) for row in recorded()["pairs"]} if RECORD.exists() else {}
     return [(row, then[key(row)]) for row in rows if row["way"] != "malloc" and key(row) in then]
 
 
 def text(rows, made_by):
     then = {key(row): count for row, count in compared(rows)}
-    lines = [f"{made_by['compiler']}, {made_by['processor']}, {made_by['buildtype']}, {made_by['flags']}", "",
-             "Instructions per pair, by whose they are; recorded: the pool's own, in bench/instructions.json.", "",
+    lines = [f"{made_by['compiler']}, {made_by['processor']}, {made_by['buildtype']}, {made_by['flags']}, {made_by['libc']}", "",
+             "Instructions per pair, by whose they are; recorded: of the pool and libc, in bench/instructions.json.", "",
              f"{'way':<7} {'order':<7} {'live':>7} {'pool':>8} {'simulator':>10} {'libc':>8} {'loop':>8} {'all':>8}"
              f" {'misses':>7} {'fences':>7} {'recorded':>9}"]
     for row in rows:

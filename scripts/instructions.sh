@@ -18,7 +18,8 @@ are the same in every run, whatever else the machine does.
 
   --live N[,N…]     with so many live blocks: multiples of 10 (default 100,1000,10000; about a minute)
   --json            one JSON document
-  --record          keep them in bench/instructions.json: a test fails when the pool's own grow by over 10 % from there
+  --record          keep them in bench/instructions.json: a test fails when those of the pool and of what it
+                    calls of the C library grow by over 10 % from there
   --build-dir DIR   build in DIR instead of build at the top of the tree
   --help            this text
 

@@ -42,9 +42,9 @@ def no_pair_costs_over_a_tenth_more_than_was_recorded():
     if difference:
         skip(difference)
     for row, recorded in instructions.compared(measured()):
-        print(f"# {row['way']} {row['order']} {row['live']}: {row['pool']}, recorded {recorded}")
-    grown = [f"{row['way']} {row['order']}, {row['live']} live: {row['pool']} instructions of the pool's a pair, recorded were {recorded}"
-             for row, recorded in instructions.compared(measured()) if row["pool"] > recorded * 1.10]
+        print(f"# {row['way']} {row['order']} {row['live']}: {instructions.caused(row)}, recorded {recorded}")
+    grown = [f"{row['way']} {row['order']}, {row['live']} live: {instructions.caused(row)} instructions a pair, recorded were {recorded}"
+             for row, recorded in instructions.compared(measured()) if instructions.caused(row) > recorded * 1.10]
     if grown:
         raise AssertionError("\n".join([*grown, "if that is meant to be: scripts/instructions.sh --record"]))
 
@@ -61,10 +61,13 @@ def every_load_is_measured_and_on_hits():
 @case
 def instructions_are_told_apart_by_whose_they_are():
     for row in measured():
-        # An allocation takes more than the call of a function, and the pool takes a lock of the C library's.
-        pooled = row["way"] != "malloc"
-        expect_equal((row["pool"] > 50, row["simulator"] > 50, row["libc"] > 20, 5 < row["loop"] < 100),
-                     (pooled, row["way"] in ("sync", "event"), True, True), str(row))
+        host = row["way"] == "malloc"
+        # In those ways the driver is asked: for a synchronise in each free, or an event in 64.
+        asks = row["way"] in ("sync", "event")
+        expect_equal((row["pool"] > 50, row["pool"] > 0, row["simulator"] > 20, 5 < row["loop"] < 100),
+                     (not host, not host, asks, True), str(row))
+        if host:
+            expect_equal(row["libc"] > 50, True, str(row))
 
 
 @case
