@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The cells of pair's table: one load, played with one way of allocating and freeing and with malloc/free of glibc.
+ * A cell of the table of pairs: one load, played with one way of allocating and freeing and with malloc/free of glibc.
  */
 #ifndef BENCH_CELLS_H
 #define BENCH_CELLS_H
@@ -15,29 +15,31 @@
 enum cell_way {
     CELL_SYNC,  /* cudaMalloc and cudaFree, which waits */
     CELL_ASYNC, /* cudaMallocAsync and cudaFreeAsync on one stream */
-    CELL_EVENT, /* cudaMalloc and cudaFree in a process that runs with POOL_FREE=event */
+    CELL_EVENT, /* cudaMalloc and cudaFree, in a process that runs with POOL_FREE=event */
     CELL_WAYS
 };
 extern const char *const cell_way_names[CELL_WAYS];
 
-enum { CELL_LIVE_COUNTS = 3, CELLS_PER_WAY = CELL_LIVE_COUNTS * CHURN_ORDERS };
-
-/* Nanoseconds are medians over the slices of all repetitions; counts are of all that was measured, and 0 when the
- * process is not on the pool. */
-struct cell {
+struct cell_options {
     enum cell_way way;
     enum churn_order order;
     size_t live;
-    double pair_ns, host_ns;
-    double sync_ns; /* of CELL_SYNC: the driver's synchronise, which each cudaFree makes; else 0 */
-    uint64_t pairs;
-    uint64_t allocs, hits, misses, fences, miss_fences, stream_marks;
+    unsigned streams; /* that exist; of CELL_EVENT each has work before each slice, so that fences span them */
+    size_t slices;    /* to be measured */
 };
 
-double cell_net_ns(const struct cell *cell);
-double cell_ratio(const struct cell *cell); /* to glibc's */
+/* Nanoseconds of the thread's processor time a pair, the clock's own taken off; medians and means over the slices.
+ * Counts are of all that was measured, and 0 when the process is not on the pool. */
+struct cell {
+    double ns, host_ns, mean_ns, host_mean_ns;
+    double synchronise_ns; /* the driver's, one of which each cudaFree of CELL_SYNC makes */
+    double current_ns;     /* the driver's question for the current context, which cudaMalloc and cudaFree ask */
+    uint64_t pairs, allocs, misses, fences, miss_fences, stream_marks, waits;
+    uint64_t peak_live_bytes, peak_reserved_bytes; /* since the process began */
+    bool pooled;
+};
 
-/* All loads, one way, in this process: CELLS_PER_WAY cells. False: it could not be measured, and stderr says why. */
-bool cells_measure(enum cell_way way, const struct cell_sizes *sizes, size_t repetitions, struct cell *cells);
+/* False: it could not be measured, and stderr says why. */
+bool cell_measure(const struct cell_options *options, const struct cell_sizes *sizes, struct cell *cell);
 
 #endif
