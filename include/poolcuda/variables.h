@@ -14,7 +14,7 @@
 
 /* X(NAME, field, kind, default, low, high, range text, help). kind: FLAG (0 or 1), SIZE_MB (whole MiB, kept in bytes),
  * LEVEL (small number), WORD (one of the words in the range text, kept as its index), PATH (text, kept as a pointer
- * into the reader's own copy). */
+ * into the reader's own copy), FIXED (sizes with a number of blocks each, kept as a list). */
 #define POOLCUDA_VARIABLES(X)                                                                                         \
     X(POOL_ENABLE, enable, FLAG, 1, 0, 1, "0 or 1", "0: pass every call through to the driver")                       \
     X(POOL_FREE, free_mode, WORD, 0, 0, 0, "sync or event",                                                           \
@@ -25,6 +25,12 @@
       "blocks above this are never split, and larger requests get a segment of their own")                            \
     X(POOL_SEGMENT_MB, segment, SIZE_MB, 16, 2, 1u << 20, "2 to 1048576",                                             \
       "size of the segments that requests below half of it share; at most POOL_MAX_SPLIT_MB")                         \
+    X(POOL_PREALLOC_MB, prealloc, SIZE_MB, 0, 0, 1u << 24, "0 to 16777216",                                           \
+      "memory for cudaMalloc that is reserved at the first allocation on each device, so that a service does not "    \
+      "grow while it runs; as much of it as the limit and the headroom leave")                                        \
+    X(POOL_FIXED, fixed, FIXED, POOLCUDA_VALUE_NONE, 0, 0,                                                            \
+      "none, or up to 16 different SIZE*COUNT with B, KiB, MiB or GiB, as 64MiB*32,1MiB*256",                         \
+      "blocks for cudaMalloc that are reserved likewise: requests of exactly that size are served from them first")   \
     X(POOL_LIMIT_MB, limit, SIZE_MB, POOLCUDA_VALUE_NONE, 1, 1u << 24, "none, or 1 to 16777216",                      \
       "most that may be reserved per device")                                                                         \
     X(POOL_HEADROOM_MB, headroom, SIZE_MB, 256, 0, 1u << 24, "0 to 16777216",                                         \

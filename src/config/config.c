@@ -12,9 +12,10 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "config/fixed.h"
 #include "config/guard.h"
 
-enum kind { KIND_FLAG, KIND_SIZE_MB, KIND_LEVEL, KIND_WORD, KIND_PATH };
+enum kind { KIND_FLAG, KIND_SIZE_MB, KIND_LEVEL, KIND_WORD, KIND_PATH, KIND_FIXED };
 
 struct row {
     enum kind kind;
@@ -29,6 +30,7 @@ struct row {
     ((standard) == CONFIG_NONE ? "none" : (standard) == CONFIG_AUTO ? "auto" : #standard)
 #define DEFAULT_TEXT_WORD(name, standard) DEFAULT_OF_##name
 #define DEFAULT_TEXT_PATH(name, standard) DEFAULT_OF_##name
+#define DEFAULT_TEXT_FIXED(name, standard) "none"
 #define DEFAULT_OF_POOL_FREE "sync"
 #define DEFAULT_OF_POOL_FILL "none"
 #define DEFAULT_OF_POOL_LOG_FILE "stderr"
@@ -147,6 +149,9 @@ static void set_default(struct config *config, const struct row *row) {
     case KIND_PATH:
         *(const char **)field = NULL;
         break;
+    case KIND_FIXED:
+        *(struct config_fixed *)field = (struct config_fixed){0};
+        break;
     }
 }
 
@@ -173,6 +178,8 @@ static bool set_from_text(struct config *config, size_t index, const char *text)
         if (*text == '\0' || strlen(text) >= PATH_MAX) return false;
         *(const char **)field = text;
         return true;
+    case KIND_FIXED:
+        return config_fixed_parse(text, field);
     }
     return false;
 }
@@ -210,15 +217,15 @@ static unsigned edit_distance(const char *name, size_t length, const char *known
     return row[length];
 }
 
-/* The known name that was probably meant: at most NEAR edits away, and less than about half of what
- * follows the prefix. */
+/* The known name that was probably meant: at most NEAR edits away, and those no more than half of what follows the
+ * prefix; but two edits may be of three letters. */
 static const char *nearest_name(const char *name, size_t length) {
     const char *nearest = NULL;
     unsigned least = NEAR + 1;
     if (length >= NAME_MAX_BYTES) return NULL;
     for (size_t i = 0; i < COUNT; i++) {
         const unsigned distance = edit_distance(name, length, variables[i].name);
-        if (distance < least && 2 * distance <= strlen(variables[i].name) - PREFIX + 1) {
+        if (distance < least && 2 * distance <= strlen(variables[i].name) - PREFIX + (distance <= 2)) {
             least = distance;
             nearest = variables[i].name;
         }
@@ -327,6 +334,9 @@ void config_value_text(const struct config *config, size_t index, char *text, si
         snprintf(text, size, "%s", path == NULL ? variables[index].default_text : path);
         break;
     }
+    case KIND_FIXED:
+        config_fixed_text(field, text, size);
+        break;
     }
 }
 

@@ -33,12 +33,22 @@
 enum config_free { CONFIG_FREE_SYNC, CONFIG_FREE_EVENT };
 enum config_fill { CONFIG_FILL_NONE, CONFIG_FILL_ZERO, CONFIG_FILL_POISON };
 
+/* POOL_FIXED: `bytes` as written, and as often as that `blocks`. */
+#define CONFIG_FIXED_MOST 16
+struct config_fixed {
+    unsigned count; /* of sizes */
+    struct {
+        uint64_t bytes, blocks;
+    } sizes[CONFIG_FIXED_MOST];
+};
+
 struct config {
 #define CONFIG_FIELD_FLAG(field) bool field;
 #define CONFIG_FIELD_SIZE_MB(field) uint64_t field; /* bytes, CONFIG_NONE or CONFIG_AUTO */
 #define CONFIG_FIELD_LEVEL(field) int field;
 #define CONFIG_FIELD_WORD(field) int field;
 #define CONFIG_FIELD_PATH(field) const char *field; /* NULL when not set */
+#define CONFIG_FIELD_FIXED(field) struct config_fixed field;
 #define CONFIG_FIELD(NAME, field, kind, ...) CONFIG_FIELD_##kind(field)
     CONFIG_VARIABLES(CONFIG_FIELD)
 #undef CONFIG_FIELD

@@ -77,6 +77,7 @@ static char *word_default(const char *words, uint64_t index) {
 #define DEFAULT_SIZE_MB(initial, range) size_default(initial)
 #define DEFAULT_WORD(initial, range) word_default(range, initial)
 #define DEFAULT_PATH(initial, range) memory_copy("none")
+#define DEFAULT_FIXED(initial, range) memory_copy("none")
 
 static void put_variable(struct grid *grid, const char *name, char *initial, const char *range, const char *help) {
     grid_put(grid, name);

@@ -105,6 +105,13 @@ static void good_values_are_taken_without_a_word(void **state) {
         {"POOL_MAX_SPLIT_MB=16777216", "POOL_MAX_SPLIT_MB", "16777216 MiB"},
         {"POOL_SEGMENT_MB=2", "POOL_SEGMENT_MB", "2 MiB"},
         {"POOL_SEGMENT_MB=1048576", "POOL_SEGMENT_MB", "1048576 MiB"},
+        {"POOL_PREALLOC_MB=0", "POOL_PREALLOC_MB", "0 MiB"},
+        {"POOL_PREALLOC_MB=16777216", "POOL_PREALLOC_MB", "16777216 MiB"},
+        {"POOL_FIXED=none", "POOL_FIXED", "none"},
+        {"POOL_FIXED=64MiB*32,1MiB*256", "POOL_FIXED", "64MiB*32,1MiB*256"},
+        {"POOL_FIXED=1B*1,513B*1,2048KiB*7,3GiB*1", "POOL_FIXED", "1B*1,513B*1,2MiB*7,3GiB*1"},
+        {"POOL_FIXED=16MiB*1048576", "POOL_FIXED", "16MiB*1048576"},
+        {"POOL_FIXED=16384GiB*1", "POOL_FIXED", "16384GiB*1"},
         {"POOL_LIMIT_MB=none", "POOL_LIMIT_MB", "none"},
         {"POOL_LIMIT_MB=1", "POOL_LIMIT_MB", "1 MiB"},
         {"POOL_LIMIT_MB=0512", "POOL_LIMIT_MB", "512 MiB"},
@@ -171,6 +178,11 @@ static const struct {
     {"POOL_ASYNC", "0 or 1", "1", {"2", "on", "none", "or"}},
     {"POOL_MAX_SPLIT_MB", "auto, none, or 2 to 16777216", "auto", {"0", "1", "16777217"}},
     {"POOL_SEGMENT_MB", "2 to 1048576", "16", {"0", "1", "1048577", "none", "auto", "to"}},
+    {"POOL_PREALLOC_MB", "0 to 16777216", "0", {"16777217", "none", "auto", "to"}},
+    {"POOL_FIXED",
+     "none, or up to 16 different SIZE*COUNT with B, KiB, MiB or GiB, as 64MiB*32,1MiB*256",
+     "none",
+     {"64MiB", "64*32", "64mib*2", "64MiB*32;1MiB*2", "1MiB*2,", ",1MiB*2"}},
     {"POOL_LIMIT_MB", "none, or 1 to 16777216", "none", {"0", "16777217", "auto", "17592186044417"}},
     {"POOL_HEADROOM_MB", "0 to 16777216", "256", {"16777217", "none", "auto", "to"}},
     {"POOL_TRIM_MB", "none, or 0 to 16777216", "none", {"16777217", "auto"}},
@@ -216,6 +228,71 @@ static void bad_values_leave_the_default_and_cost_one_line(void **state) {
         for (size_t k = 0; !path && k < numbers; k++) check_refused(i, never_numbers[k]);
         for (size_t k = 0; k < 6 && variables[i].bad[k] != NULL; k++) check_refused(i, variables[i].bad[k]);
     }
+}
+
+static void bad_lists_of_fixed_sizes_are_refused_as_a_whole(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "0MiB*4",
+        "4MiB*0",
+        "4MiB*1048577",
+        "1MiB*4,0B*1",
+        "MiB*4",
+        "4MiB*",
+        "4MiB*-1",
+        "4 MiB*1",
+        "4MiB*1 ",
+        "4MB*1",
+        "4M*1",
+        "1MiB*1,none",
+        "none,1MiB*1",
+        "1MiB*1,,2MiB*1",
+        "4MiBx2",
+        "1MiB*4,1024KiB*4", /* one size twice */
+        "1000B*4,1024B*4",  /* the same when rounded */
+        "16385GiB*1",
+        "8192GiB*2,1MiB*1",
+        "17179869184KiB*2", /* more than any device has */
+        "18446744073709551616B*1",
+        "17179869185GiB*1",
+        "1B*18446744073709551617",
+        "1B*1,1KiB*1,2KiB*1,3KiB*1,4KiB*1,5KiB*1,6KiB*1,7KiB*1,8KiB*1,9KiB*1,10KiB*1,11KiB*1,12KiB*1,13KiB*1,14KiB*1,"
+        "15KiB*1,16KiB*1",
+    };
+    size_t at = 0;
+    while (strcmp(variables[at].name, "POOL_FIXED") != 0) at++;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char entry[256];
+        snprintf(entry, sizeof entry, "POOL_FIXED=%s", bad[i]);
+        const struct config config = parse(entry);
+        if (said_count != 1 || config.fixed.count != 0)
+            fail_msg("%s: %zu complaints, %u sizes", entry, said_count, config.fixed.count);
+    }
+    check_refused(at, "1MiB*1,1MiB*1");
+}
+
+static void fixed_sizes_are_kept_in_their_order(void **state) {
+    (void)state;
+    char entry[] = "POOL_FIXED=64MiB*32,1000B*256";
+    const struct config config = parse(entry);
+    assert_int_equal(said_count, 0);
+    assert_int_equal(config.fixed.count, 2);
+    assert_int_equal(config.fixed.sizes[0].bytes, MIB(64));
+    assert_int_equal(config.fixed.sizes[0].blocks, 32);
+    assert_int_equal(config.fixed.sizes[1].bytes, 1000);
+    assert_int_equal(config.fixed.sizes[1].blocks, 256);
+}
+
+static void a_list_that_finds_no_room_as_text_ends_in_dots(void **state) {
+    (void)state;
+    char entry[] = "POOL_FIXED=1B*1,1KiB*1,2KiB*1,3KiB*1,4KiB*1,5KiB*1,6KiB*1,7KiB*1,8KiB*1,9KiB*1,10KiB*1,11KiB*1,"
+                   "12KiB*1,13KiB*1,14KiB*1,15KiB*1";
+    const struct config config = parse(entry);
+    char text[24];
+    assert_int_equal(said_count, 0);
+    assert_int_equal(config.fixed.count, 16);
+    config_value_text(&config, index_of("POOL_FIXED"), text, sizeof text);
+    assert_string_equal(text, "1B*1,1KiB*1,2KiB*1...");
 }
 
 static void a_bad_value_without_a_listener_is_just_not_used(void **state) {
@@ -370,6 +447,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(good_values_are_taken_without_a_word),
     cmocka_unit_test(every_variable_of_the_table_is_tried_below),
     cmocka_unit_test(bad_values_leave_the_default_and_cost_one_line),
+    cmocka_unit_test(bad_lists_of_fixed_sizes_are_refused_as_a_whole),
+    cmocka_unit_test(fixed_sizes_are_kept_in_their_order),
+    cmocka_unit_test(a_list_that_finds_no_room_as_text_ends_in_dots),
     cmocka_unit_test(a_bad_value_without_a_listener_is_just_not_used),
     cmocka_unit_test(a_path_longer_than_the_system_takes_is_refused),
     cmocka_unit_test(of_a_name_that_stands_twice_the_first_counts),
