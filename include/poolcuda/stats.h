@@ -12,9 +12,10 @@
  * Units.   Bytes and nanoseconds; times are CLOCK_MONOTONIC unless the name says otherwise. Numbers are host-endian.
  * Access.  Fields that change are written with relaxed atomic stores, so read them with __atomic_load_n(…, RELAXED) or
  *          from a copy that the sequence has shown to be whole. Readers never lock and never write.
- * Truth.   Counters only grow. `sequence` of a pool record covers that record and all cells of that pool: odd while a
- * writer is inside; a copy is consistent when it was even and the same before and after. Retry for about a millisecond,
- * then use what was read as approximate: with frees read before allocations no difference is negative.
+ * Truth.   Counters only grow. `sequence` of a pool record covers that record, all cells and all fixed-size pools of
+ * that pool: odd while a writer is inside; a copy is consistent when it was even and the same before and after. Retry
+ * for about a millisecond, then use what was read as approximate: with frees read before allocations no difference is
+ * negative.
  */
 #ifndef POOLCUDA_STATS_H
 #define POOLCUDA_STATS_H
@@ -36,6 +37,7 @@ extern "C" {
 
 #define POOLCUDA_MAX_POOLS 32u       /* pool records; what finds no room is not published */
 #define POOLCUDA_MAX_CELLS 64u       /* counter cells; likewise */
+#define POOLCUDA_MAX_FIXED 128u      /* records of fixed-size pools; likewise */
 #define POOLCUDA_MAX_EVENTS 256u     /* ring of events */
 #define POOLCUDA_MAX_CONFIG 48u      /* configuration entries */
 #define POOLCUDA_SIZE_CLASSES 40u    /* powers of two from 512 bytes: class k holds (256 << k, 512 << k] */
@@ -94,7 +96,24 @@ extern "C" {
     X(miss_fences, COUNT, COUNTER, "fences recorded because an allocation would have taken a segment")             \
     X(stream_marks, COUNT, COUNTER, "events recorded on single streams, for what was freed in their order")        \
     X(proved_blocks, COUNT, COUNTER, "blocks that a fence, an event or a wait proved idle")                        \
-    X(exported_bytes, BYTES, GAUGE, "freed, but kept: other processes have it open, or may have")
+    X(exported_bytes, BYTES, GAUGE, "freed, but kept: other processes have it open, or may have")                  \
+    X(growths, COUNT, COUNTER, "segments taken from the driver after the first allocation")                        \
+    X(growth_ns, NS, COUNTER, "time that this took")                                                               \
+    X(prealloc_bytes, BYTES, GAUGE, "reserved by POOL_PREALLOC_MB")                                                \
+    X(prealloc_unused_bytes, BYTES, GAUGE, "of them, in no segment yet, or any more")                              \
+    X(fixed_free_bytes, BYTES, GAUGE, "free in fixed-size pools: for requests of exactly their size")
+
+/* Figures of one fixed-size pool (POOL_FIXED). Its free blocks are no part of what the pool's record calls cached, idle
+ * or free; one that waits for a fence, or is kept for other processes, counts there as any other. So at rest
+ * reserved = live + idle + ordered + waiting + retired + exported + prealloc_unused + fixed_free. */
+#define POOLCUDA_FIXED_FIGURES(X)                                                                                  \
+    X(size_bytes, BYTES, TAG, "size of its blocks: requests that are rounded up to it are its own")                \
+    X(asked_blocks, COUNT, TAG, "blocks that POOL_FIXED asks for")                                                 \
+    X(blocks, COUNT, GAUGE, "blocks that the driver gave")                                                         \
+    X(in_use, COUNT, GAUGE, "blocks that the program holds, or that were freed and cannot be given out again yet") \
+    X(peak_in_use, COUNT, PEAK, "highest in_use")                                                                  \
+    X(hits, COUNT, COUNTER, "requests of its size that it served")                                                 \
+    X(misses, COUNT, COUNTER, "requests of its size that found no free block: served by the ordinary pool")
 
 /* Why a call went to the driver untouched: X(name, help). Process-wide counters, in this order. */
 #define POOLCUDA_PASS_REASONS(X)                                          \
@@ -188,7 +207,8 @@ struct poolcuda_header {
     uint64_t pass_through[32];     /* changes: counters by enum poolcuda_pass_reason */
     uint64_t proc_address_lookups; /* changes: counter of cuGetProcAddress calls seen */
     uint64_t symbols_hooked;       /* changes: counter of look-ups answered with a hook (dlsym and cuGetProcAddress) */
-    uint64_t reserved[14];
+    struct poolcuda_section fixed; /* count 0 in segments of a writer that did not know it */
+    uint64_t reserved[12];
 };
 
 struct poolcuda_config_entry {
@@ -220,7 +240,7 @@ struct poolcuda_pool {
     uint8_t uuid[16];            /* zero when unknown */
     char pci[16];                /* "0000:17:00.0", empty when unknown */
     POOLCUDA_POOL_FIGURES(POOLCUDA_FIELD)
-    uint64_t tail[6];
+    uint64_t tail[1];
     struct poolcuda_size_class classes[POOLCUDA_SIZE_CLASSES];
     uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];  /* sampled */
     uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS]; /* every one */
@@ -236,6 +256,13 @@ struct poolcuda_cell {
     uint64_t thread; /* reserved for cells per thread, 0 */
     POOLCUDA_CELL_COUNTERS(POOLCUDA_FIELD)
     uint64_t reserved[9];
+};
+
+/* One fixed-size pool of a pool, covered by the sequence of that pool's record. */
+struct poolcuda_fixed {
+    uint32_t pool; /* index of its pool record + 1; 0: unused */
+    uint32_t reserved0;
+    POOLCUDA_FIXED_FIGURES(POOLCUDA_FIELD)
 };
 
 struct poolcuda_event {
@@ -262,6 +289,7 @@ POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_size_class) == 64, "a size class i
 POOLCUDA_STATIC_ASSERT(offsetof(struct poolcuda_pool, classes) % 64 == 0, "and is aligned to one");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_pool) % 64 == 0, "pool records share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_cell) % 64 == 0, "cells share no cache line");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_fixed) == 64, "a fixed-size pool is a cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_event) == 128, "an event is 128 bytes");
 POOLCUDA_STATIC_ASSERT(POOLCUDA_PASS_COUNT <= 32, "reasons fit the header's table");
 

@@ -18,6 +18,7 @@ struct segment_storage {
     struct poolcuda_pool pools[POOLCUDA_MAX_POOLS];
     struct poolcuda_cell cells[POOLCUDA_MAX_CELLS];
     struct poolcuda_event events[POOLCUDA_MAX_EVENTS];
+    struct poolcuda_fixed fixed[POOLCUDA_MAX_FIXED];
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct segment_storage) <= POOLCUDA_SHM_MAX_BYTES, "the segment keeps its bound");

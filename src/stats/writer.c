@@ -22,6 +22,7 @@ struct image {
         uint64_t gone; /* 0 while open, else the number of its departure: the least has been gone longest */
     } pools[POOLCUDA_MAX_POOLS];
     const struct poolcuda_pool *cell_owner[POOLCUDA_MAX_CELLS]; /* NULL: free */
+    const struct poolcuda_pool *fixed_owner[POOLCUDA_MAX_FIXED];
 };
 
 /* The segment, static memory, and further private memory for those that find no room. */
@@ -35,6 +36,7 @@ static uint64_t departures;
 /* Where everything goes that finds no host memory: written by many, read by nobody. */
 static struct poolcuda_pool dummy_pool;
 static struct poolcuda_cell dummy_cell;
+static struct poolcuda_fixed dummy_fixed;
 
 enum { CELLS_KEPT = 16 }; /* for pools to come, whose first cell must not be lost */
 
@@ -208,13 +210,21 @@ static void cell_free(struct image *image, unsigned index) {
     image->cell_owner[index] = NULL;
 }
 
-/* A pool that is gone makes room: its record and, wherever they are, its cells. */
+static void fixed_free(struct image *image, unsigned index) {
+    __atomic_store_n(&image->storage->fixed[index].pool, 0, __ATOMIC_RELAXED);
+    image->fixed_owner[index] = NULL;
+}
+
+/* A pool that is gone makes room: its record and, wherever they are, its cells and fixed-size pools. */
 static void pool_retire(struct image *image, unsigned index) {
     struct poolcuda_pool *pool = &image->storage->pools[index];
     stats_write_begin(pool);
     for (unsigned i = 0; i < IMAGES; i++) {
         for (unsigned cell = 0; images[i].storage != NULL && cell < POOLCUDA_MAX_CELLS; cell++) {
             if (images[i].cell_owner[cell] == pool) cell_free(&images[i], cell);
+        }
+        for (unsigned fixed = 0; images[i].storage != NULL && fixed < POOLCUDA_MAX_FIXED; fixed++) {
+            if (images[i].fixed_owner[fixed] == pool) fixed_free(&images[i], fixed);
         }
     }
     const size_t kept = sizeof pool->sequence;
@@ -317,6 +327,37 @@ struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t strea
     pthread_mutex_unlock(&images_lock);
     errno = error;
     return cell == NULL ? &dummy_cell : cell;
+}
+
+/* Those of pools that are gone are taken first: they go with their pools, which go one by one. */
+static struct poolcuda_fixed *fixed_take(struct image *image, const struct poolcuda_pool *owner, uint32_t number) {
+    do {
+        for (unsigned i = 0; i < POOLCUDA_MAX_FIXED; i++) {
+            if (image->fixed_owner[i] != NULL) continue;
+            struct poolcuda_fixed *fixed = &image->storage->fixed[i];
+            image->fixed_owner[i] = owner;
+            clear_words(fixed, sizeof *fixed);
+            __atomic_store_n(&fixed->pool, number, __ATOMIC_RELEASE);
+            return fixed;
+        }
+    } while (make_room(image, false));
+    return NULL;
+}
+
+struct poolcuda_fixed *stats_fixed_open(struct poolcuda_pool *pool) {
+    struct poolcuda_fixed *fixed = NULL;
+    const int error = errno;
+    pthread_mutex_lock(&images_lock);
+    struct image *home = image_of(pool);
+    if (home != NULL) {
+        const uint32_t number = (uint32_t)(pool - home->storage->pools) + 1;
+        /* As with cells: those of a private pool stay private. */
+        for (unsigned i = home == &images[IMAGE_SHARED] ? IMAGE_SHARED : IMAGE_STATIC; i < IMAGES && fixed == NULL; i++)
+            if (image_make(&images[i])) fixed = fixed_take(&images[i], pool, number);
+    }
+    pthread_mutex_unlock(&images_lock);
+    errno = error;
+    return fixed == NULL ? &dummy_fixed : fixed;
 }
 
 void stats_pool_gone(struct poolcuda_pool *pool) {

@@ -5,8 +5,8 @@
  * but its figures.
  *
  * Thread rules. Every record has one writer at a time: pool and cell records are guarded by the lock of the pool that
- * opened them. Header counters and events may be written by anybody. Nothing here decides anything from what the
- * segment holds: other processes of the user could write to it.
+ * opened them, and so are those of fixed-size pools. Header counters and events may be written by anybody. Nothing here
+ * decides anything from what the segment holds: other processes of the user could write to it.
  */
 #ifndef POOLCUDA_STATS_WRITER_H
 #define POOLCUDA_STATS_WRITER_H
@@ -47,7 +47,10 @@ struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t strea
 /* A further cell of `pool` beside its first, NULL when too few are left: then what it would count goes to the first. */
 struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream);
 
-/* The pool is no more: its record may be reused, its cells with it. */
+/* A record of a fixed-size pool of `pool`. Same rules as for its first cell. */
+struct poolcuda_fixed *stats_fixed_open(struct poolcuda_pool *pool);
+
+/* The pool is no more: its record may be reused, its cells and fixed-size pools with it. */
 void stats_pool_gone(struct poolcuda_pool *pool);
 
 /* Append to the ring. `event` needs neither sequence nor time. */

@@ -75,7 +75,8 @@ static void layout_of_a_header_is_pinned(void **state) {
         PIN(poolcuda_header, pass_through, 256, 256),
         PIN(poolcuda_header, proc_address_lookups, 512, 8),
         PIN(poolcuda_header, symbols_hooked, 520, 8),
-        PIN(poolcuda_header, reserved, 528, 112),
+        PIN(poolcuda_header, fixed, 528, 16),
+        PIN(poolcuda_header, reserved, 544, 96),
     };
     CHECK_PINS(poolcuda_header, 640, pins);
 }
@@ -136,7 +137,12 @@ static void layout_of_a_pool_is_pinned(void **state) {
         PIN(poolcuda_pool, stream_marks, 312, 8),
         PIN(poolcuda_pool, proved_blocks, 320, 8),
         PIN(poolcuda_pool, exported_bytes, 328, 8),
-        PIN(poolcuda_pool, tail, 336, 48),
+        PIN(poolcuda_pool, growths, 336, 8),
+        PIN(poolcuda_pool, growth_ns, 344, 8),
+        PIN(poolcuda_pool, prealloc_bytes, 352, 8),
+        PIN(poolcuda_pool, prealloc_unused_bytes, 360, 8),
+        PIN(poolcuda_pool, fixed_free_bytes, 368, 8),
+        PIN(poolcuda_pool, tail, 376, 8),
         PIN(poolcuda_pool, classes, 384, 2560),
         PIN(poolcuda_pool, hit_ns, 2944, 256),
         PIN(poolcuda_pool, miss_ns, 3200, 256),
@@ -178,6 +184,18 @@ static void layout_of_a_cell_is_pinned(void **state) {
         PIN(poolcuda_cell, reserved, 120, 72),
     };
     CHECK_PINS(poolcuda_cell, 192, pins);
+}
+
+static void layout_of_a_fixed_size_pool_is_pinned(void **state) {
+    (void)state;
+    static const struct pin pins[] = {
+        PIN(poolcuda_fixed, pool, 0, 4),         PIN(poolcuda_fixed, reserved0, 4, 4),
+        PIN(poolcuda_fixed, size_bytes, 8, 8),   PIN(poolcuda_fixed, asked_blocks, 16, 8),
+        PIN(poolcuda_fixed, blocks, 24, 8),      PIN(poolcuda_fixed, in_use, 32, 8),
+        PIN(poolcuda_fixed, peak_in_use, 40, 8), PIN(poolcuda_fixed, hits, 48, 8),
+        PIN(poolcuda_fixed, misses, 56, 8),
+    };
+    CHECK_PINS(poolcuda_fixed, 64, pins);
 }
 
 static void layout_of_an_event_is_pinned(void **state) {
@@ -268,6 +286,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(layout_of_a_pool_is_pinned),
     cmocka_unit_test(layout_of_a_size_class_is_pinned),
     cmocka_unit_test(layout_of_a_cell_is_pinned),
+    cmocka_unit_test(layout_of_a_fixed_size_pool_is_pinned),
     cmocka_unit_test(layout_of_an_event_is_pinned),
     cmocka_unit_test(numbers_of_the_contract_are_pinned),
     cmocka_unit_test(order_of_pass_reasons_is_pinned),

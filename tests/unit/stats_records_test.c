@@ -504,6 +504,44 @@ static void a_latency_bucket_begins_at_its_power_of_two(void **state) {
     assert_int_equal(stats_latency_bucket(UINT64_MAX), POOLCUDA_LATENCY_BUCKETS - 1);
 }
 
+/* ---- fixed-size pools ---- */
+
+static int open_many_fixed(void *arg) {
+    (void)arg;
+    enum { EACH = 16, POOLS = POOLCUDA_MAX_FIXED / EACH };
+    struct poolcuda_fixed *first[POOLS];
+    struct poolcuda_pool *pools[POOLS + 1];
+    start_published();
+    for (unsigned i = 0; i < POOLS; i++) {
+        pools[i] = stats_pool_open();
+        stats_pool_publish(pools[i]);
+        for (unsigned k = 0; k < EACH; k++) {
+            struct poolcuda_fixed *fixed = stats_fixed_open(pools[i]);
+            if (k == 0) first[i] = fixed;
+            CHECK(in_segment(fixed), "record %u of pool %u is not published\n", k, i);
+            CHECK_EQUAL(fixed->pool, stats_pool_number(pools[i]));
+            CHECK_EQUAL(fixed->blocks, 0);
+            fixed->blocks = 7;
+        }
+    }
+    pools[POOLS] = stats_pool_open();
+    CHECK(!in_segment(stats_fixed_open(pools[POOLS])), "a record of another pool's was given away\n");
+    CHECK_EQUAL(first[1]->pool, stats_pool_number(pools[1]));
+    stats_pool_gone(pools[1]); /* makes room for those to come */
+    struct poolcuda_fixed *fixed = stats_fixed_open(pools[POOLS]);
+    CHECK(fixed == first[1], "a record that is free was not taken\n");
+    CHECK_EQUAL(fixed->pool, stats_pool_number(pools[POOLS]));
+    CHECK_EQUAL(fixed->blocks, 0);
+    CHECK_EQUAL(first[1][1].pool, 0);
+    CHECK_EQUAL(first[2]->blocks, 7);
+    exit(0);
+}
+
+static void records_of_fixed_sizes_go_with_their_pool(void **state) {
+    (void)state;
+    child_run(open_many_fixed, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_a_segment_the_figures_are_kept_privately),
     cmocka_unit_test(what_was_counted_before_the_segment_is_in_it),
@@ -520,6 +558,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(errno_and_the_heap_stay_as_they_were),
     cmocka_unit_test(a_size_class_ends_at_its_power_of_two),
     cmocka_unit_test(a_latency_bucket_begins_at_its_power_of_two),
+    cmocka_unit_test(records_of_fixed_sizes_go_with_their_pool),
 };
 
 TESTING_MAIN(tests)

@@ -95,6 +95,7 @@ static void the_sections_lie_apart_inside_the_segment(void **state) {
     check_section(&storage.header.pools, 3584, 32, &end);
     check_section(&storage.header.cells, 192, 64, &end);
     check_section(&storage.header.events, 128, 256, &end);
+    check_section(&storage.header.fixed, 64, 128, &end);
     assert_true(end <= storage.header.total_bytes);
     publisher_end(&publisher);
 }
