@@ -124,6 +124,8 @@ static struct pool_system *create(const struct device_ops *ops) {
         .limit_bytes = config->limit,
         .headroom_bytes = config->headroom,
         .trim_bytes = config->trim,
+        .prealloc_bytes = config->prealloc,
+        .fixed = config->fixed,
         .async = config->async,
         .free_event = config->free_mode == CONFIG_FREE_EVENT,
         .fill = config->fill,

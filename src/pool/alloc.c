@@ -99,6 +99,29 @@ static inline int alloc_from(const struct request *request, const struct stream_
     return code;
 }
 
+/* With pool->lock, which it gives up: something is to be reserved first, or there are fixed sizes. */
+static int COLD alloc_ahead(const struct request *request, enum pool_door door, uint64_t began, uint64_t *address) {
+    struct pool *pool = request->pool;
+    prealloc_begin(pool);
+    if (pool->status != POOL_OPEN) {
+        lock_give(&pool->lock);
+        return pool_pass(POOLCUDA_PASS_closed_context);
+    }
+    const struct block *block = fixed_take(request);
+    if (!block) return alloc_from(request, NULL, door, began, address);
+    *address = block->address;
+    figures_begin(pool);
+    figures_alloc(pool, block, true, door);
+    if (began) figures_hit_latency(pool, began);
+    figures_end_alloc(pool);
+    const int code = alloc_done(request, block, door);
+    if (code == DEVICE_OK)
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, request->requested,
+                 (unsigned long long)*address);
+    check_or_abort(pool->system);
+    return code;
+}
+
 HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
     if (!bytes || !address) return pool_pass(POOLCUDA_PASS_zero_or_null);
     if (atomic_load_explicit(&system->captures, memory_order_relaxed)) return pool_pass(POOLCUDA_PASS_capture);
@@ -116,6 +139,7 @@ HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door
     if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
     lock_take(&pool->lock);
+    if (__builtin_expect(pool->looks_ahead, 0)) return alloc_ahead(&request, door, began, address);
     if (__builtin_expect(pool->status != POOL_OPEN, 0)) {
         lock_give(&pool->lock);
         return pool_pass(POOLCUDA_PASS_closed_context);
@@ -139,8 +163,11 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     streams_prove(pool, 0, false);
     lock_take(&pool->lock);
     figures_begin(pool);
-    struct block *block = heap_take(pool, NULL, request.size, true);
-    if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
+    struct block *block = fixed_take_idle(&request);
+    if (!block) {
+        block = heap_take(pool, NULL, request.size, true);
+        if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
+    }
     if (block) {
         *address = block->address;
         figures_alloc(pool, block, true, door);

@@ -11,7 +11,7 @@
 /* Sums of a walk, to be compared with what the pool keeps. */
 struct walk {
     uint64_t live, requested, reserved, idle, waiting, ordered, retired, exported, releasable, live_blocks, in_table,
-        idle_blocks, ordered_blocks, segments;
+        fixed, parts, idle_blocks, ordered_blocks, segments;
     size_t largest, ordered_largest;
 };
 
@@ -24,6 +24,8 @@ static const char *check_block(const struct pool *pool, const struct segment *se
     HOLDS(block->size >= UNIT && block->size % UNIT == 0 && "a block is a positive number of units");
     HOLDS((!block->before || block->before->after == block) && "neighbours know each other");
     HOLDS((!block->after || block->after->address == block->address + block->size) && "neighbours touch");
+    HOLDS((!segment->fixed || (block->size == segment->fixed->size && block->state != BLOCK_IDLE)) &&
+          "a block of a fixed size is neither split nor merged nor given to others");
     switch ((enum block_state)block->state) {
     case BLOCK_LIVE:
         HOLDS(block->number < pool->cell_count && "a live block is counted by a cell of its pool");
@@ -59,6 +61,10 @@ static const char *check_block(const struct pool *pool, const struct segment *se
     case BLOCK_EXPORTED:
         HOLDS(block->batch & ~NOTE_WAITED && "a block is kept for a reason");
         walk->exported += block->size;
+        return NULL;
+    case BLOCK_FIXED:
+        HOLDS(segment->fixed && "only a fixed-size pool has such blocks");
+        walk->fixed += block->size;
         return NULL;
     }
     return "a block is in one of its states";
@@ -153,6 +159,45 @@ static const char *check_exported(const struct pool *pool, const struct walk *wa
     return NULL;
 }
 
+static const char *check_fixed(const struct pool *pool, const struct walk *walk) {
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < pool->fixed_count; i++) {
+        const struct fixed_size *fixed = &pool->fixed[i];
+        uint64_t count = 0;
+        for (const struct block *block = fixed->free; block; block = block->next, count++)
+            HOLDS(block->state == BLOCK_FIXED && block->segment->fixed == fixed && "a free block is of its size");
+        HOLDS(count == fixed->idle && count <= fixed->blocks && fixed->blocks <= fixed->asked && "blocks are counted");
+        HOLDS(fixed->figures->blocks == fixed->blocks && fixed->figures->in_use == fixed->blocks - fixed->idle &&
+              "figures: fixed-size blocks");
+        bytes += count * fixed->size;
+    }
+    HOLDS(bytes == walk->fixed && bytes == pool->fixed_free_bytes && "every free block of a fixed size is in its list");
+    HOLDS(pool->figures->fixed_free_bytes == bytes && "figures: free fixed-size blocks");
+    return NULL;
+}
+
+static const char *check_wholes(const struct pool *pool, const struct walk *walk) {
+    uint64_t unused = 0, bytes = 0, parts = 0;
+    for (struct segment *whole = pool->wholes; whole; whole = whole->next) {
+        uint64_t used = 0, end = whole->address;
+        HOLDS(registry_segment(&pool->system->registry, whole->address) == whole && "a whole is in the table");
+        for (const struct segment *part = whole->parts; part; part = part->part_next) {
+            HOLDS(part->whole == whole && part->address >= end && "parts lie in their whole, apart");
+            end = part->address + part->size;
+            used += part->size;
+        }
+        HOLDS(end <= whole->address + whole->size && whole->unused == whole->size - used && "a whole knows its room");
+        parts += used;
+        unused += whole->unused;
+        bytes += whole->size;
+    }
+    HOLDS(parts == walk->parts && "every part is in its whole");
+    HOLDS(unused == pool->unused_bytes && bytes == pool->prealloc_bytes && "sums over the wholes");
+    HOLDS(pool->figures->prealloc_bytes == bytes && pool->figures->prealloc_unused_bytes == unused &&
+          "figures: preallocated");
+    return NULL;
+}
+
 static const char *check_figures(const struct pool *pool) {
     const struct poolcuda_pool *figures = pool->figures;
     struct poolcuda_cell sum = {0};
@@ -164,7 +209,7 @@ static const char *check_figures(const struct pool *pool) {
         HOLDS(pool->cells[i]->alloc_live_bytes >= pool->cells[i]->freed_live_bytes && "figures: no cell is negative");
     }
     HOLDS(figures->sequence % 2 == 0 && "nobody writes the figures without the lock");
-    HOLDS(figures->reserved_bytes == pool->reserved && "figures: reserved");
+    HOLDS(figures->reserved_bytes == pool->reserved + pool->unused_bytes && "figures: reserved");
     HOLDS(figures->idle_bytes == pool->idle_bytes && figures->waiting_bytes == pool->waiting_bytes &&
           "figures: cached");
     HOLDS(figures->releasable_bytes == pool->releasable && "figures: releasable");
@@ -191,9 +236,10 @@ static const char *check_figures(const struct pool *pool) {
 /* Under pool->lock. */
 static const char *check_pool(const struct pool *pool) {
     struct walk walk = {0};
-    for (const struct segment *segment = pool->segments; segment; segment = segment->next) {
+    for (struct segment *segment = pool->segments; segment; segment = segment->next) {
         HOLDS(segment->pool == pool && "a segment knows its pool");
-        HOLDS(registry_segment(&pool->system->registry, segment->address) == segment && "a segment is in the table");
+        HOLDS(registry_segment(&pool->system->registry, segment->address) == segment_whole(segment) &&
+              "a segment is in the table");
         HOLDS(segment->first && segment->first->address == segment->address && !segment->first->before &&
               "blocks begin with their segment");
         uint64_t sum = 0;
@@ -204,8 +250,10 @@ static const char *check_pool(const struct pool *pool) {
         }
         HOLDS(sum == segment->size && "blocks fill their segment");
         walk.reserved += segment->size;
-        walk.segments++;
+        walk.segments += !segment->whole;
+        if (segment->whole) walk.parts += segment->size;
     }
+    for (const struct segment *whole = pool->wholes; whole; whole = whole->next) walk.segments++;
     HOLDS(walk.live == pool->live && walk.requested == pool->requested && walk.live_blocks == pool->live_blocks &&
           "live sums");
     HOLDS(walk.in_table == pool->table.count && "only live blocks are in the table");
@@ -213,7 +261,8 @@ static const char *check_pool(const struct pool *pool) {
     HOLDS(walk.idle == pool->idle_bytes && walk.retired == pool->retired_bytes && walk.ordered == pool->ordered_bytes &&
           "cached sums");
     HOLDS(walk.releasable == pool->releasable && "releasable sums");
-    HOLDS(walk.live + walk.idle + walk.waiting + walk.ordered + walk.retired + walk.exported == walk.reserved &&
+    HOLDS(walk.live + walk.idle + walk.waiting + walk.ordered + walk.retired + walk.exported + walk.fixed ==
+              walk.reserved &&
           "every byte is accounted for");
     struct index_sums idle;
     const char *broken = check_index(&pool->idle, BLOCK_IDLE, 0, &idle);
@@ -222,6 +271,8 @@ static const char *check_pool(const struct pool *pool) {
     broken = check_lists(pool, &walk);
     if (!broken) broken = check_waiting(pool, &walk);
     if (!broken) broken = check_exported(pool, &walk);
+    if (!broken) broken = check_fixed(pool, &walk);
+    if (!broken) broken = check_wholes(pool, &walk);
     return broken ? broken : check_figures(pool);
 }
 
@@ -231,7 +282,7 @@ const char *pool_check(struct pool_system *system) {
         lock_take(&pool->lock);
         broken = check_pool(pool);
         pthread_mutex_lock(&pool->device->lock);
-        if (!broken && pool->device->reserved < pool->reserved)
+        if (!broken && pool->device->reserved < pool->reserved + pool->unused_bytes)
             broken = "a device counts its pools' segments as reserved";
         pthread_mutex_unlock(&pool->device->lock);
         lock_give(&pool->lock);

@@ -47,6 +47,7 @@ static void pool_rename(struct pool *pool) {
     pool->generation = atomic_fetch_add(&pool->system->next_generation, 1) + 1;
     pool->next_id = 0;
     figures_open(pool);
+    prealloc_open(pool);
 }
 
 /* May the pool, whose context or memory pool is gone, be used for another? Under pool->lock. */
@@ -104,6 +105,7 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
     pool->primary = primary;
     pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
     figures_open(pool);
+    prealloc_open(pool);
     pool->next = atomic_load(&system->pools);
     atomic_store(&system->pools, pool);
     return pool;
@@ -273,9 +275,10 @@ void pool_context_close(struct pool_system *system, int ordinal, void *handle) {
 
 /* The context is gone, and with it all that it had from the driver. */
 static void pool_begin_generation(struct pool *pool) {
-    figures_event(pool, POOLCUDA_EVENT_reset, pool->reserved, UINT64_MAX, 0);
+    const uint64_t reserved = pool->reserved + pool->unused_bytes;
+    figures_event(pool, POOLCUDA_EVENT_reset, reserved, UINT64_MAX, 0);
     pthread_mutex_lock(&pool->device->lock);
-    pool->device->reserved -= pool->reserved;
+    pool->device->reserved -= reserved;
     pthread_mutex_unlock(&pool->device->lock);
     figures_begin(pool);
     heap_forget(pool);

@@ -69,7 +69,7 @@ void figures_end_free(struct pool *pool) {
 void figures_end(struct pool *pool) {
     struct poolcuda_pool *figures = pool->figures;
     uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
-    stats_set(&figures->reserved_bytes, pool->reserved);
+    stats_set(&figures->reserved_bytes, pool->reserved + pool->unused_bytes);
     stats_set(&figures->idle_bytes, pool->idle_bytes);
     stats_set(&figures->ordered_bytes, pool->ordered_bytes);
     stats_set(&figures->waiting_bytes, pool->waiting_bytes);
@@ -78,10 +78,12 @@ void figures_end(struct pool *pool) {
     stats_set(&figures->largest_free_bytes, heap_largest(pool));
     stats_set(&figures->releasable_bytes, pool->releasable);
     stats_set(&figures->segments, pool->segment_count);
+    stats_set(&figures->prealloc_bytes, pool->prealloc_bytes);
+    stats_set(&figures->prealloc_unused_bytes, pool->unused_bytes);
     stats_set(&figures->free_blocks, pool->idle.count + pool->ordered_blocks);
     stats_raise(&figures->peak_requested_bytes, pool->requested);
     stats_raise(&figures->peak_live_bytes, pool->live);
-    stats_raise(&figures->peak_reserved_bytes, pool->reserved);
+    stats_raise(&figures->peak_reserved_bytes, pool->reserved + pool->unused_bytes);
     stats_raise(&figures->peak_cached_bytes, cached);
     stats_raise(&figures->peak_idle_bytes, pool->idle_bytes);
     stats_raise(&figures->peak_ordered_bytes, pool->ordered_bytes);

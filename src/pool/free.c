@@ -149,10 +149,10 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
 /* With pool->lock, which it gives up. `round`: one free in FENCE_FREES, which looks after what is not idle too. */
 static inline int free_done(struct pool *pool, uint64_t address, struct aftermath after, bool round) {
     struct pool_system *system = pool->system;
-    const uint64_t most = system->options.trim_bytes;
+    const uint64_t most = pool->trim_above;
     after.trim =
         pool->idle_bytes > most || (round && pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes > most);
-    after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->releasable;
+    after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->free_segments;
     after.ended = pool->ended;
     const bool more = after.trim || after.tight || after.close || after.wait || after.exports || after.ended;
     if (__builtin_expect(more, 0)) pool_enter(pool);
@@ -327,7 +327,7 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
     struct block *block = take_live(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
     if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false)) return free_kept(pool, address, false);
-    struct stream_list *list = streams_list(pool, ref);
+    struct stream_list *list = fixed_owns(pool, block) ? NULL : streams_list(pool, ref);
     const uint64_t batch = fences_open_batch(&system->fences);
     bool mark = false, round = false;
     if (__builtin_expect(list != NULL, 1)) {

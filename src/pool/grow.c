@@ -94,9 +94,7 @@ static bool release_better(uint64_t size, uint64_t other, uint64_t enough) {
     return other < enough && size > other;
 }
 
-/* A segment that pool->lock holders cannot find any more goes to the driver: a wait of the pool's, which is announced
- * (capture_release_begin). No lock held; ends the wait and leaves the pool once. */
-static void segment_give_back(struct pool *pool, struct segment *segment) {
+void grow_give_back(struct pool *pool, struct segment *segment) {
     const struct device_ops *ops = pool->system->ops;
     lock_take(&pool->lock);
     struct segment_source source = pool->source;
@@ -129,8 +127,7 @@ static void segment_detach(struct pool *pool, struct segment *segment) {
     figures_end(pool);
 }
 
-/* A pool that is to be closed stays as it is as long as somebody is inside. Under pool->lock. */
-static bool may_release(const struct pool *pool) {
+bool grow_may_release(const struct pool *pool) {
     return pool->status == POOL_OPEN || pool->inside > 0;
 }
 
@@ -140,9 +137,10 @@ static bool is_untraceable(const struct block *block) {
 
 /* A segment of which everything else is idle. Under pool->lock. */
 static struct segment *pick_untraceable(const struct pool *pool) {
-    struct segment *segment = pool->untraceable && may_release(pool) ? pool->segments : NULL;
+    struct segment *segment = pool->untraceable && grow_may_release(pool) ? pool->segments : NULL;
     for (; segment; segment = segment->next) {
-        const struct block *block = segment->untraceable ? segment->first : NULL;
+        const bool goes = segment->untraceable && !segment->whole && !segment->fixed;
+        const struct block *block = goes ? segment->first : NULL;
         if (!block) continue;
         while (block && (block->state == BLOCK_IDLE || is_untraceable(block))) block = block->after;
         if (!block) break;
@@ -177,7 +175,7 @@ uint64_t grow_release_untraceable(struct pool *pool) {
         pool_enter(pool);
     }
     lock_give(&pool->lock);
-    if (segment) segment_give_back(pool, segment);
+    if (segment) grow_give_back(pool, segment);
     return size;
 }
 
@@ -199,7 +197,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device || (!waits && pool->source.kind == SEGMENT_PLAIN)) continue;
         lock_take(&pool->lock);
-        const struct segment *segment = may_release(pool) ? pick_release(pool, enough) : NULL;
+        const struct segment *segment = grow_may_release(pool) ? pick_release(pool, enough) : NULL;
         if (segment && release_better(segment->size, best_size, enough)) {
             best = pool;
             best_size = segment->size;
@@ -209,7 +207,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     if (!best) return 0;
 
     lock_take(&best->lock);
-    struct segment *segment = may_release(best) ? pick_release(best, enough) : NULL;
+    struct segment *segment = grow_may_release(best) ? pick_release(best, enough) : NULL;
     uint64_t size = 0;
     if (segment && !capture_release_begin(best)) segment = NULL;
     if (segment) {
@@ -218,16 +216,18 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
         pool_enter(best);
     }
     lock_give(&best->lock);
-    if (segment) segment_give_back(best, segment);
+    if (segment) grow_give_back(best, segment);
     return size;
 }
 
+/* What is cached beyond what was preallocated. */
 static uint64_t device_cached(struct pool_system *system, const struct device_state *device) {
     uint64_t cached = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device) continue;
         lock_take(&pool->lock);
-        cached += pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+        const uint64_t bytes = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+        cached += bytes > pool->prealloc_bytes ? bytes - pool->prealloc_bytes : 0;
         lock_give(&pool->lock);
     }
     return cached;
@@ -259,7 +259,7 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
         segment_detach(pool, segment);
         pool_enter(pool);
         lock_give(&pool->lock);
-        segment_give_back(pool, segment);
+        grow_give_back(pool, segment);
     }
     pool_leave(pool);
     lock_give(&pool->lock);
@@ -367,6 +367,16 @@ static struct segment *consolidate(struct pool *pool, size_t exact) {
 
 /* ---- take ---- */
 
+/* What is reserved ahead is no growth while the program runs, nor is the first segment beside it. Under pool->lock. */
+static void count_growth(struct pool *pool, uint64_t spent) {
+    if (pool->ahead == AHEAD_BUSY) return;
+    const bool first = !pool->has_grown;
+    pool->has_grown = true;
+    if (first) return;
+    stats_add(&pool->figures->growths, 1);
+    stats_add(&pool->figures->growth_ns, spent);
+}
+
 /* Ask the driver for a segment. No lock held. 0 and *address; DEVICE_OUT_OF_MEMORY also when the limit forbids it
  * (*reason says which). */
 static int segment_take(const struct request *request, size_t bytes, uint64_t *address,
@@ -388,9 +398,26 @@ static int segment_take(const struct request *request, size_t bytes, uint64_t *a
     lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->driver_ns, spent);
+    if (code == DEVICE_OK) count_growth(pool, spent);
     figures_end(pool);
     lock_give(&pool->lock);
     return code;
+}
+
+uint64_t grow_room(struct pool *pool) {
+    const struct room room = device_room(pool);
+    return room_bytes(&room);
+}
+
+int grow_reserve(struct pool *pool, size_t bytes, uint64_t *address) {
+    enum poolcuda_oom_reason reason;
+    return segment_take(&(struct request){.pool = pool}, bytes, address, &reason);
+}
+
+void grow_refuse(struct pool *pool, uint64_t address, size_t bytes) {
+    const struct device_ops *ops = pool->system->ops;
+    ops->segment_release(ops->self, &pool->source, address, bytes);
+    device_return(pool->device, bytes);
 }
 
 /* The same after cached memory was given back: an event of its own. */
@@ -412,7 +439,8 @@ static bool may_wait(const struct request *request) {
 }
 
 /* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again; what is
- * known to be idle before what has to be waited for. No lock held. */
+ * known to be idle before what has to be waited for, and last what was preallocated, unless it has room for the request
+ * by now. No lock held. */
 static int segment_take_hard(const struct request *request, size_t bytes, uint64_t *address,
                              enum poolcuda_oom_reason *reason) {
     struct pool_system *system = request->pool->system;
@@ -425,6 +453,8 @@ static int segment_take_hard(const struct request *request, size_t bytes, uint64
         grow_settle(system, device);
         if (grow_release(system, device, UINT64_MAX, 0, true)) code = segment_retake(request, bytes, address, reason);
     }
+    if (code == DEVICE_OUT_OF_MEMORY && !prealloc_has_room(request->pool, bytes) && prealloc_release(system, device))
+        code = segment_retake(request, bytes, address, reason);
     return code;
 }
 
@@ -532,6 +562,12 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     if (*block) return DEVICE_OK;
 
     size_t wanted = policy_segment(request->size, pool->reserved, pool->device->max_split, &system->options);
+    if (pool->wholes) {
+        figures_begin(pool);
+        *block = prealloc_hand_out(request, exact, wanted);
+        figures_end(pool);
+        if (*block) return DEVICE_OK;
+    }
     const bool quick = pool->source.kind == SEGMENT_ASYNC || may_wait(request);
     const bool small = policy_is_small(request->size, &system->options); /* a large segment is worth more than it */
     struct segment *given_up = quick && !small ? consolidate(pool, exact) : NULL;
@@ -541,7 +577,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
         struct segment *segment = given_up;
         given_up = segment->next;
         segment->next = NULL;
-        segment_give_back(pool, segment);
+        grow_give_back(pool, segment);
     }
 
     grow_release_ended(system);
@@ -577,6 +613,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
         *took_segment = *block != NULL;
     } else if (code == DEVICE_OUT_OF_MEMORY) {
         *block = try_free(request, true);
+        if (!*block) *block = prealloc_hand_out(request, exact, exact);
         if (!*block) stats_add(&pool->figures->oom_failures, 1);
     }
     figures_end(pool);
@@ -590,8 +627,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     /* No host memory for the records: the driver is to serve this request. */
     if (!added) {
         lock_give(&pool->lock);
-        system->ops->segment_release(system->ops->self, &pool->source, address, wanted);
-        device_return(pool->device, wanted);
+        grow_refuse(pool, address, wanted);
         lock_take(&pool->lock);
     }
     return POOL_PASS;

@@ -12,11 +12,16 @@ static bool block_is_segment(const struct block *block) {
     return block->size == block->segment->size;
 }
 
+static struct segment **free_list_of(struct pool *pool, const struct segment *segment) {
+    return segment->whole ? &pool->free_parts : &pool->free_segments;
+}
+
 static void free_segments_push(struct pool *pool, struct segment *segment) {
+    struct segment **list = free_list_of(pool, segment);
     segment->free_previous = NULL;
-    segment->free_next = pool->free_segments;
-    if (pool->free_segments) pool->free_segments->free_previous = segment;
-    pool->free_segments = segment;
+    segment->free_next = *list;
+    if (*list) (*list)->free_previous = segment;
+    *list = segment;
     pool->releasable += segment->size;
 }
 
@@ -24,7 +29,7 @@ static void free_segments_remove(struct pool *pool, struct segment *segment) {
     if (segment->free_previous)
         segment->free_previous->free_next = segment->free_next;
     else
-        pool->free_segments = segment->free_next;
+        *free_list_of(pool, segment) = segment->free_next;
     if (segment->free_next) segment->free_next->free_previous = segment->free_previous;
     segment->free_previous = segment->free_next = NULL;
     pool->releasable -= segment->size;
@@ -280,7 +285,8 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
 
 struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address) {
     struct block *block = live_table_find(&pool->table, address);
-    if (!block)
+    if (!block && segment->parts) segment = prealloc_part(segment, address);
+    if (!block && segment)
         for (block = segment->first; block && address - block->address >= block->size;) block = block->after;
     return block && block->state == BLOCK_LIVE && address - block->address < block->requested ? block : NULL;
 }
@@ -297,6 +303,7 @@ static bool is_idle(const struct block *block) {
 }
 
 void heap_make_idle(struct pool *pool, struct block *block) {
+    if (__builtin_expect(pool->looks_ahead, 0) && fixed_put(pool, block)) return;
     if (is_idle(block->after)) {
         if (!is_idle(block->before) && block_join(pool, block->after, block)) return;
         idle_remove(pool, block->after);
@@ -410,17 +417,18 @@ void heap_end_exported(struct pool *pool, struct block *block) {
     }
 }
 
-struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size) {
+/* `whole`: what it is a part of, or NULL. */
+static struct block *add_segment(struct pool *pool, struct segment *whole, uint64_t address, size_t size) {
     struct segment *segment = records_segment(&pool->records);
     struct block *block = records_block(&pool->records);
     if (segment && block) {
-        *segment = (struct segment){.address = address, .size = size, .pool = pool, .first = block};
+        *segment = (struct segment){.address = address, .size = size, .pool = pool, .first = block, .whole = whole};
         *block = (struct block){.address = address, .size = size, .segment = segment};
-        if (registry_add(&pool->system->registry, segment)) {
+        if (whole || registry_add(&pool->system->registry, segment)) {
             segment->next = pool->segments;
             if (pool->segments) pool->segments->previous = segment;
             pool->segments = segment;
-            pool->segment_count++;
+            pool->segment_count += !whole;
             pool->reserved += size;
             return block;
         }
@@ -430,15 +438,23 @@ struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size)
     return NULL;
 }
 
+struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size) {
+    return add_segment(pool, NULL, address, size);
+}
+
+struct block *heap_add_part(struct pool *pool, struct segment *whole, uint64_t address, size_t size) {
+    return add_segment(pool, whole, address, size);
+}
+
 static void unlink_segment(struct pool *pool, struct segment *segment) {
-    registry_remove(&pool->system->registry, segment);
+    if (!segment->whole) registry_remove(&pool->system->registry, segment);
     if (segment->previous)
         segment->previous->next = segment->next;
     else
         pool->segments = segment->next;
     if (segment->next) segment->next->previous = segment->previous;
     segment->previous = segment->next = NULL;
-    pool->segment_count--;
+    pool->segment_count -= !segment->whole;
     pool->reserved -= segment->size;
 }
 
@@ -461,6 +477,8 @@ void heap_forget(struct pool *pool) {
         unlink_segment(pool, segment);
         records_put_segment(&pool->records, segment);
     }
+    prealloc_forget(pool);
+    fixed_forget(pool);
     live_table_free(&pool->table);
     streams_forget(pool);
     pool->idle = (struct free_index){0};
@@ -469,7 +487,7 @@ void heap_forget(struct pool *pool) {
     pool->traceable = pool->untraceable = 0;
     pool->joined = 0;
     pool->joined_bytes = 0;
-    pool->free_segments = NULL;
+    pool->free_segments = pool->free_parts = NULL;
     pool->live = pool->requested = pool->live_blocks = pool->releasable = 0;
     pool->idle_bytes = pool->ordered_bytes = pool->waiting_bytes = pool->retired_bytes = pool->exported_bytes = 0;
     pool->ordered_blocks = 0;

@@ -45,7 +45,8 @@ enum block_state {
     BLOCK_ORDERED,  /* free in the order of one stream; in the index of that stream's list */
     BLOCK_WAITING,  /* free once a fence has passed; in pool->waiting */
     BLOCK_RETIRED,  /* the proof for it failed: never given out again */
-    BLOCK_EXPORTED  /* freed, but other processes may have it open; in pool->exported */
+    BLOCK_EXPORTED, /* freed, but other processes may have it open; in pool->exported */
+    BLOCK_FIXED     /* free in a fixed-size pool (fixed.c), by next */
 };
 
 /* One cache line: an operation touches its block and neighbours and little else. */
@@ -89,7 +90,21 @@ struct segment {
     unsigned marked;                           /* LIVE blocks with NOTE_SYNC */
     unsigned untraceable;                      /* EXPORTED blocks with NOTE_UNTRACEABLE */
     bool marking;                              /* somebody is in the driver to set or take back the mark */
+    struct fixed_size *fixed;                  /* whose blocks it holds, else NULL: fixed.c */
+
+    /* Of what was preallocated (prealloc.c). A whole is what the driver gave: it has no blocks and is in
+     * pool->wholes, by next, and in the registry. Its parts are segments that have blocks, and are in pool->segments:
+     * `address`, `size`, `first` and `untraceable` are theirs, `marked` and `marking` the whole's. */
+    struct segment *whole;     /* a part's; else NULL */
+    struct segment *parts;     /* a whole's, by part_next, in the order of addresses */
+    struct segment *part_next; /* of the same whole */
+    size_t unused;             /* a whole's bytes in no part */
 };
+
+/* What the driver marks, exports and takes back. */
+static inline struct segment *segment_whole(struct segment *segment) {
+    return segment->whole ? segment->whole : segment;
+}
 
 /* ---- index.c: the free blocks of one state, by size, in two levels of classes (segregated fit) ---- */
 
@@ -356,8 +371,9 @@ enum pool_status { POOL_OPEN, POOL_CLOSED };
 /* What a hit touches stands first. */
 struct pool {
     _Alignas(64) struct quick_lock lock;
-    enum pool_status status;
-    unsigned inside; /* calls that are between two holds of the lock */
+    uint8_t status;   /* enum pool_status */
+    bool looks_ahead; /* something is to be reserved first (prealloc.c), or there are fixed sizes (fixed.c) */
+    unsigned inside;  /* calls that are between two holds of the lock */
     struct pool_system *system;
     struct device_state *device;
     struct poolcuda_pool *figures;
@@ -376,6 +392,7 @@ struct pool {
     struct free_index idle;
 
     struct segment *segments;
+    uint64_t trim_above;                  /* cached bytes: POOL_TRIM_MB, and beside it what was preallocated */
     struct block *waiting, *waiting_last; /* WAITING blocks, by batch, oldest first */
     unsigned joined;                      /* waiting frees since this pool last closed a fence, or tried to */
     uint64_t joined_bytes;
@@ -388,15 +405,28 @@ struct pool {
     unsigned list_count, list_room;
     struct stream_list *list_buckets[LIST_BUCKETS]; /* by stream id */
     struct stream_list *spare_lists;
-    uint64_t ordered_blocks, ordered_largest; /* number, and size of the largest */
-    bool primary;                             /* PLAIN: of a primary context */
-    bool gone;                                /* PLAIN: of a context that is no more */
-    bool ended;                               /* ASYNC: the memory pool was destroyed; no more allocations */
-    unsigned closers;                         /* pool_context_close calls that await their settle */
-    pthread_mutex_t change_lock;              /* guards changes; taken inside `lock`, or alone */
-    pthread_cond_t changed; /* status became OPEN, inside became 0 while CLOSED or ended, a marking ended */
-    uint64_t changes;       /* how often */
-    struct pool *next;      /* system->pools */
+    uint64_t ordered_blocks, ordered_largest;               /* number, and size of the largest */
+    enum { AHEAD_NOTHING, AHEAD_WANTED, AHEAD_BUSY } ahead; /* is something to be reserved, or just being so? */
+    bool has_grown;                                         /* has what a first allocation takes */
+    struct segment *wholes, *free_parts;                    /* prealloc.c; the latter as free_segments */
+    uint64_t prealloc_bytes, unused_bytes;                  /* of the wholes, and of them in no part */
+    struct fixed_size {
+        size_t size;           /* rounded */
+        uint64_t asked;        /* blocks wanted, */
+        uint64_t blocks, idle; /* had, and free */
+        struct block *free;    /* FIXED, the last freed first */
+        struct poolcuda_fixed *figures;
+    } fixed[CONFIG_FIXED_MOST];
+    unsigned fixed_count;
+    uint64_t fixed_free_bytes;
+    bool primary;                /* PLAIN: of a primary context */
+    bool gone;                   /* PLAIN: of a context that is no more */
+    bool ended;                  /* ASYNC: the memory pool was destroyed; no more allocations */
+    unsigned closers;            /* pool_context_close calls that await their settle */
+    pthread_mutex_t change_lock; /* guards changes; taken inside `lock`, or alone */
+    pthread_cond_t changed;      /* status became OPEN, inside became 0 while CLOSED or ended, a marking ended */
+    uint64_t changes;            /* how often */
+    struct pool *next;           /* system->pools */
 };
 
 /* The context of a pool of the plain kind. Without the lock it may be that of an earlier life, where the address that
@@ -520,13 +550,15 @@ void heap_unlist(struct pool *pool, struct block *block);
 struct block *heap_pop_waiting(struct pool *pool);
 /* Size of the largest block that may be given to somebody. */
 size_t heap_largest(const struct pool *pool);
-/* The live block of the segment that holds `address`, NULL when none does. Walks the segment unless it is a block's
- * start. */
+/* The live block of the segment, or of the whole, that holds `address`, NULL when none does. Walks the segment unless
+ * it is a block's start. */
 struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address);
 /* A block that was taken out of the table stops being live. */
 void heap_end_life(struct pool *pool, struct block *block);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size);
+/* The same for a part of `whole`, which prealloc.c puts in its place there. */
+struct block *heap_add_part(struct pool *pool, struct segment *whole, uint64_t address, size_t size);
 /* Take a wholly free segment out of the pool: nothing refers to it any more. The record is the caller's until
  * records_put_segment. */
 void heap_detach_segment(struct pool *pool, struct segment *segment);
@@ -565,9 +597,60 @@ uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint
  * caller is counted in pool->inside. */
 void grow_keep_headroom(struct pool *pool, bool waits);
 
+/* What may be reserved ahead of requests: within the limit, and with the headroom left free. No lock held. */
+uint64_t grow_room(struct pool *pool);
+/* Ask the driver for so much: 0 and *address, or a driver's code. No lock held; the caller is counted in pool->inside.
+ */
+int grow_reserve(struct pool *pool, size_t bytes, uint64_t *address);
+/* There is no host memory to keep a record of what the driver gave. No lock held. */
+void grow_refuse(struct pool *pool, uint64_t address, size_t bytes);
+/* A segment that pool->lock holders cannot find any more goes to the driver: a wait of the pool's, which is announced
+ * (capture_release_begin). No lock held; ends the wait and leaves the pool once. */
+void grow_give_back(struct pool *pool, struct segment *segment);
+/* May the pool give a segment back? One that is to be closed stays as it is as long as nobody is inside. Under
+ * pool->lock. */
+bool grow_may_release(const struct pool *pool);
+
 /* A segment that is free but for blocks which were exported without a trace goes back to the driver, as it would have
  * gone at the last of its frees: a release that waits. Returns its size, 0 when there is none. No lock held. */
 uint64_t grow_release_untraceable(struct pool *pool);
+
+/* ---- prealloc.c: what a primary context's pool reserves at its first allocation, and segments out of it ---- */
+
+/* A life of the pool begins: what its options ask for is to be reserved. Under pool->lock, or of a new pool. */
+void prealloc_open(struct pool *pool);
+/* Reserve it, once; who comes meanwhile waits. Under pool->lock, which it leaves meanwhile: look at the status after
+ * it, not before. */
+void prealloc_begin(struct pool *pool);
+/* A segment out of what was preallocated, of `wanted` bytes or at least `exact`, and a block of it for the request;
+ * NULL when there is no room. Under pool->lock, inside figures_begin … figures_end. */
+struct block *prealloc_hand_out(const struct request *request, size_t exact, size_t wanted);
+/* Is there room for one of `size` by now? No lock held. */
+bool prealloc_has_room(struct pool *pool, size_t size);
+/* Give back to the driver what is wholly unused. Returns the bytes given back. No lock held. */
+uint64_t prealloc_release(struct pool_system *system, const struct device_state *device);
+/* What was preallocated is no more, nor are its parts. */
+void prealloc_forget(struct pool *pool);
+/* The part that holds `address`, NULL when none does. */
+const struct segment *prealloc_part(const struct segment *whole, uint64_t address);
+void prealloc_count(struct pool *pool, uint64_t bytes); /* figures of a reservation of so much */
+
+/* ---- fixed.c: fixed-size pools, POOL_FIXED. All under pool->lock but for fixed_reserve ---- */
+
+void fixed_open(struct pool *pool);
+/* Take what the driver gives. The caller is counted in pool->inside. */
+void fixed_reserve(struct pool *pool);
+/* A block for a request of exactly its size, handed out: NULL when there is none. The first leaves the lock meanwhile
+ * to ask what can be proved idle. */
+struct block *fixed_take(const struct request *request);
+struct block *fixed_take_idle(const struct request *request);
+/* A block that is in no list and idle returns to its fixed-size pool; false when it is of none. Inside figures_begin …
+ * figures_end. */
+bool fixed_put(struct pool *pool, struct block *block);
+static inline bool fixed_owns(const struct pool *pool, const struct block *block) {
+    return __builtin_expect(pool->looks_ahead, 0) && block->segment->fixed;
+}
+void fixed_forget(struct pool *pool);
 
 /* ---- notes.c: what the program did with a live block that its next owner must not find. In the block's tag ---- */
 

@@ -37,7 +37,7 @@ static void await_marking(struct pool *pool, const struct segment *segment) {
 
 static int set_sync(struct pool *pool, struct block *block, bool on) {
     static const struct device_context callers = {NULL, -1};
-    struct segment *segment = block->segment;
+    struct segment *segment = segment_whole(block->segment);
     const uint64_t address = block->address;
     const bool was = block->batch & NOTE_SYNC;
     if (on == was && segment->marked) return DEVICE_OK;
@@ -84,7 +84,7 @@ int pool_set_sync_memops(struct pool_system *system, uint64_t address, bool on) 
 
 /* The mark is taken back while the block is nobody's: so its segment is still there. */
 static void end_mark(struct pool *pool, struct block *block) {
-    struct segment *segment = block->segment;
+    struct segment *segment = segment_whole(block->segment);
     await_marking(pool, segment);
     if (--segment->marked > 0) return;
     const int code = set_mark(pool, segment, pool->source.context, block->address, false);

@@ -44,7 +44,9 @@ void pool_system_destroy(struct pool_system *system) {
     for (struct pool *pool = atomic_load(&system->pools), *next; pool; pool = next) {
         next = pool->next;
         for (struct segment *segment = pool->segments; segment; segment = segment->next)
-            ops->segment_release(ops->self, &pool->source, segment->address, segment->size);
+            if (!segment->whole) ops->segment_release(ops->self, &pool->source, segment->address, segment->size);
+        for (struct segment *whole = pool->wholes; whole; whole = whole->next)
+            ops->segment_release(ops->self, &pool->source, whole->address, whole->size);
         heap_forget(pool);
         streams_free(pool);
         stats_pool_gone(pool->figures);
@@ -128,7 +130,8 @@ bool pool_relieve(struct pool_system *system, int ordinal) {
     struct device_state *device = device_by_ordinal(system, ordinal);
     if (!device) return false;
     grow_settle(system, device);
-    return pool_trim(system, ordinal, 0) > 0;
+    const uint64_t preallocated = prealloc_release(system, device);
+    return pool_trim(system, ordinal, 0) + preallocated > 0;
 }
 
 void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *totals) {
@@ -138,13 +141,13 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
         lock_take(&pool->lock);
         totals->live += pool->live;
         totals->requested += pool->requested;
-        totals->reserved += pool->reserved;
+        totals->reserved += pool->reserved + pool->unused_bytes;
         totals->idle += pool->idle_bytes;
         totals->ordered += pool->ordered_bytes;
         totals->waiting += pool->waiting_bytes;
         totals->retired += pool->retired_bytes;
         totals->exported += pool->exported_bytes;
-        totals->releasable += pool->releasable;
+        totals->releasable += pool->releasable + pool->unused_bytes;
         if (pool->source.kind == SEGMENT_ASYNC) totals->releasable_async += pool->releasable;
         totals->blocks_live += pool->live_blocks;
         totals->segments += pool->segment_count;

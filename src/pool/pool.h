@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/config.h"
 #include "device/device.h"
 
 enum { POOL_PASS = -1 };
@@ -22,14 +23,16 @@ enum { POOL_PASS = -1 };
 enum pool_door { POOL_DOOR_DRIVER, POOL_DOOR_RUNTIME }; /* by which door a call came: for the figures alone */
 
 struct pool_options {
-    uint64_t segment_bytes;   /* size of the segments that small requests share; rounded up to 2 MiB */
-    uint64_t max_split_bytes; /* CONFIG_AUTO, CONFIG_NONE, or bytes */
-    uint64_t limit_bytes;     /* most that may be reserved per device, CONFIG_NONE: no limit */
-    uint64_t headroom_bytes;  /* device memory that growth leaves free */
-    uint64_t trim_bytes;      /* cached memory above this is given back after a free, CONFIG_NONE: never */
-    bool async;               /* serve stream-ordered allocations */
-    bool free_event;          /* POOL_FREE=event: a free of a plain block does not wait */
-    int fill;                 /* CONFIG_FILL_…: what fills blocks, to their end, before they are handed out */
+    uint64_t segment_bytes;    /* size of the segments that small requests share; rounded up to 2 MiB */
+    uint64_t max_split_bytes;  /* CONFIG_AUTO, CONFIG_NONE, or bytes */
+    uint64_t limit_bytes;      /* most that may be reserved per device, CONFIG_NONE: no limit */
+    uint64_t headroom_bytes;   /* device memory that growth leaves free */
+    uint64_t trim_bytes;       /* cached memory above this is given back after a free, CONFIG_NONE: never */
+    uint64_t prealloc_bytes;   /* reserved at the first plain allocation in a device's primary context */
+    struct config_fixed fixed; /* likewise: blocks for requests of exactly these sizes, rounded */
+    bool async;                /* serve stream-ordered allocations */
+    bool free_event;           /* POOL_FREE=event: a free of a plain block does not wait */
+    int fill;                  /* CONFIG_FILL_…: what fills blocks, to their end, before they are handed out */
 
     /* An exported block was freed: from now on nobody can open it. True when nobody has it open any more; its number is
      * not asked about again. Called without a lock; NULL where nothing is exported. */
@@ -103,15 +106,18 @@ uint64_t pool_note_export(struct pool_system *system, const struct pool_block_in
 /* Is the block at `address` live or kept with this export? */
 bool pool_knows_export(struct pool_system *system, uint64_t export, uint64_t address);
 
-/* Bytes that trimming the device would give back: what cuMemGetInfo has to add. *of_async (may be NULL): those of the
+/* Bytes that trimming the device would give back, and preallocated ones that no segment uses: what cuMemGetInfo has to
+ * add. *of_async (may be NULL): those of the
  * async kind among them. */
 uint64_t pool_releasable(struct pool_system *system, int ordinal, uint64_t *of_async);
 
-/* Give wholly free segments of the device back until at most `keep_bytes` stay cached. Returns the bytes given back.
+/* Give wholly free segments of the device back until at most `keep_bytes` stay cached; what was preallocated or is of a
+ * fixed size stays. Returns the bytes given back.
  * Blocks. */
 uint64_t pool_trim(struct pool_system *system, int ordinal, uint64_t keep_bytes);
 
-/* Another driver call on this device ran out of memory: give back all that can be given back. True when anything was,
+/* Another driver call on this device ran out of memory: give back all that can be given back, what was preallocated
+ * too. True when anything was,
  * so that a retry makes sense. */
 bool pool_relieve(struct pool_system *system, int ordinal);
 
