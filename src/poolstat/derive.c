@@ -83,6 +83,20 @@ void derive_measures(const struct poolcuda_pool *figures, const struct counters 
     };
 }
 
+bool derive_advice(const struct segment_pool *pool, struct advice *advice) {
+    const struct poolcuda_pool *record = &pool->record;
+    uint64_t bytes = record->peak_reserved_bytes;
+    for (size_t i = 0; i < pool->fixed_count; i++) {
+        uint64_t fixed;
+        if (__builtin_mul_overflow(pool->fixed[i].size_bytes, pool->fixed[i].blocks, &fixed)) return false;
+        bytes = derive_difference(bytes, fixed);
+    }
+    *advice = (struct advice){.prealloc_bytes = ((bytes >> 20) + (bytes % (1u << 20) != 0)) << 20,
+                              .driver_calls = record->growths,
+                              .driver_ns = record->growth_ns};
+    return record->kind == POOLCUDA_KIND_PLAIN && record->growths != 0 && bytes != 0;
+}
+
 static struct device_sum *device_of(struct device_sum *sums, size_t *count, const struct poolcuda_pool *record) {
     size_t i = 0;
     while (i < *count && sums[i].device != record->device) i++;

@@ -34,6 +34,12 @@ struct counters {
 };
 #undef DERIVE_FIELD
 
+/* What POOL_PREALLOC_MB, with these bytes, would have saved a pool: growth after its first allocation. */
+struct advice {
+    uint64_t prealloc_bytes; /* whole MiB */
+    uint64_t driver_calls, driver_ns;
+};
+
 /* All pools of one process on one device together. */
 struct device_sum {
     int32_t device;                       /* ordinal in the process, negative when unknown */
@@ -63,6 +69,9 @@ uint64_t derive_bucket_end(unsigned bucket);
 void derive_cell_counters(const struct poolcuda_cell *cell, struct counters *counters);
 void derive_counters(const struct segment_pool *pool, struct counters *sum);
 void derive_measures(const struct poolcuda_pool *figures, const struct counters *counters, struct measures *measures);
+
+/* False when it would have saved nothing. */
+bool derive_advice(const struct segment_pool *pool, struct advice *advice);
 
 /* One for each device, by ordinal. The caller frees *sums. */
 size_t derive_devices(const struct segment *segment, struct device_sum **sums);

@@ -91,6 +91,8 @@ static const struct field stream_fields[] = {
     {"hit_rate", "0 to 1", "hits / allocs"},
 };
 
+static const struct field fixed_fields[] = {POOLCUDA_FIXED_FIGURES(FIGURE)};
+
 static const struct field pass_through_fields[] = {POOLCUDA_PASS_REASONS(NAMED)};
 
 static const struct field event_fields[] = {
@@ -123,6 +125,9 @@ static const struct field document_fields[] = {
     {"size_classes", "list", "of a pool: classes that were used"},
     {"latency", "list", "of a pool: buckets that were used"},
     {"streams", "list", "of a pool: counters by stream"},
+    {"fixed", "list", "of a pool: its fixed-size pools (POOL_FIXED)"},
+    {"advice", "object", "of a pool: null, or what POOL_PREALLOC_MB of prealloc_bytes would have saved by now"},
+    {"driver_calls", "count", "of an advice: segments that would not have been taken while the program ran"},
     {"pass_through", "object", "calls that went to the driver untouched, by reason"},
     {"events", "list", "last events, newest last"},
     {"not_shown", "object", "processes that run on the pool and are not in the list"},
@@ -150,6 +155,7 @@ static const struct {
     [FIELDS_SIZE_CLASS] = GROUP("Size classes of a pool", size_class_fields),
     [FIELDS_LATENCY] = GROUP("Latency histogram of a pool", latency_fields),
     [FIELDS_STREAM] = GROUP("Streams of a pool, beside the counters", stream_fields),
+    [FIELDS_FIXED] = GROUP("Fixed-size pools of a pool", fixed_fields),
     [FIELDS_PASS_THROUGH] = GROUP("Calls that went to the driver untouched, by reason", pass_through_fields),
     [FIELDS_EVENT] = GROUP("Events", event_fields),
     [FIELDS_EVENT_TYPE] = GROUP("Types of events", event_type_fields),

@@ -222,6 +222,28 @@ static json_t *streams(const struct segment_pool *pool) {
     return list;
 }
 
+static json_t *fixed(const struct segment_pool *pool) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < pool->fixed_count; i++) {
+        json_t *object = json_object();
+#define SET(name, unit, kind, help) set(object, #name, integer(pool->fixed[i].name));
+        POOLCUDA_FIXED_FIGURES(SET)
+#undef SET
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+static json_t *advice(const struct segment_pool *pool) {
+    struct advice advice;
+    if (!derive_advice(pool, &advice)) return json_null();
+    json_t *object = json_object();
+    set(object, "prealloc_bytes", integer(advice.prealloc_bytes));
+    set(object, "driver_calls", integer(advice.driver_calls));
+    set(object, "driver_ns", integer(advice.driver_ns));
+    return object;
+}
+
 static json_t *pool(const struct segment_pool *pool) {
     const struct poolcuda_pool *record = &pool->record;
     struct counters counters;
@@ -240,6 +262,8 @@ static json_t *pool(const struct segment_pool *pool) {
     set(object, "size_classes", size_classes(record));
     set(object, "latency", latency(record));
     set(object, "streams", streams(pool));
+    set(object, "fixed", fixed(pool));
+    set(object, "advice", advice(pool));
     return object;
 }
 

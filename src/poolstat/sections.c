@@ -243,6 +243,28 @@ static void print_streams(const struct options *options, const struct segment_po
     print_table(&grid, options);
 }
 
+static void print_fixed(const struct options *options, const struct segment_pool *pool) {
+    struct grid grid = {0};
+    static const char *const columns[] = {"SIZE", "ASKED", "BLOCKS", "IN USE", "PEAK", "HITS", "MISSES"};
+    if (pool->fixed_count == 0) return;
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) grid_column(&grid, columns[i], GRID_RIGHT);
+    for (size_t i = 0; i < pool->fixed_count; i++) {
+#define PUT(name, unit, kind, help) grid_put(&grid, VALUE_##unit(pool->fixed[i].name).s);
+        POOLCUDA_FIXED_FIGURES(PUT)
+#undef PUT
+    }
+    printf("\n  Fixed sizes (POOL_FIXED)\n");
+    print_table(&grid, options);
+}
+
+static void print_advice(const struct segment_pool *pool) {
+    struct advice advice;
+    if (!derive_advice(pool, &advice)) return;
+    printf("\n  POOL_PREALLOC_MB=%s would have saved", text_count(advice.prealloc_bytes >> 20).s);
+    printf(" %s driver calls", text_count(advice.driver_calls).s);
+    printf(" and %s\n", text_duration(advice.driver_ns).s);
+}
+
 static void print_pool(const struct options *options, const struct segment_pool *pool) {
     const struct poolcuda_pool *record = &pool->record;
     const char *kind = words_kind(record);
@@ -253,6 +275,8 @@ static void print_pool(const struct options *options, const struct segment_pool 
            pool->approximate ? " (~ approximate: the process was busy)" : "");
     print_pool_identity(options, record);
     print_pool_figures(options, record, &counters);
+    print_advice(pool);
+    print_fixed(options, pool);
     print_size_classes(options, record);
     print_latency(options, record);
     print_streams(options, pool);

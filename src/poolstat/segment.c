@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copies a segment while its owner writes: each pool's record and cells are taken between two equal, even sequence
- * numbers, retried for about a millisecond, and then as they come, frees before allocations, so that no difference is
- * negative.
+ * Copies a segment while its owner writes: each pool's record, cells and fixed-size pools are taken between two equal,
+ * even sequence numbers, retried for about a millisecond, and then as they come, frees before allocations, so that no
+ * difference is negative.
  */
 #include "segment.h"
 
@@ -25,7 +25,7 @@ struct reading {
     int fd;
     char *why;
     const struct poolcuda_header *header;
-    char *cells, *cells_again; /* copies of the whole section */
+    char *cells, *cells_again, *fixed; /* copies of whole sections */
     uint64_t deadline_ns;
 };
 
@@ -68,10 +68,11 @@ static struct poolcuda_cell *cell_at(const struct reading *reading, char *cells,
     return (struct poolcuda_cell *)(void *)(cells + (size_t)index * reading->header->cells.stride);
 }
 
-/* The record, then all cells, once. */
+/* The record, then all fixed-size pools and all cells, once. */
 static enum segment_result read_pool_once(const struct reading *reading, uint64_t offset, struct poolcuda_pool *record,
                                           char *cells) {
-    const enum segment_result result = read_at(reading, record, sizeof(*record), offset);
+    enum segment_result result = read_at(reading, record, sizeof(*record), offset);
+    if (result == SEGMENT_READ) result = read_section(reading, &reading->header->fixed, reading->fixed);
     return result != SEGMENT_READ ? result : read_section(reading, &reading->header->cells, cells);
 }
 
@@ -137,6 +138,16 @@ static void keep_cells(const struct reading *reading, struct segment_pool *pool)
     }
 }
 
+static void keep_fixed(const struct reading *reading, struct segment_pool *pool) {
+    const struct poolcuda_section *section = &reading->header->fixed;
+    pool->fixed = memory_new(section->count, sizeof(*pool->fixed));
+    for (uint32_t i = 0; i < section->count; i++) {
+        const void *record = reading->fixed + (size_t)i * section->stride;
+        const struct poolcuda_fixed *fixed = record;
+        if (fixed->pool == pool->number) pool->fixed[pool->fixed_count++] = *fixed;
+    }
+}
+
 /* Sums that do not fit are the sign of garbage, so they need only be noticed. */
 static bool figures_add_up(const struct segment_pool *pool) {
     const struct poolcuda_pool *record = &pool->record;
@@ -151,7 +162,9 @@ static bool figures_add_up(const struct segment_pool *pool) {
            !__builtin_add_overflow(held, record->ordered_bytes, &held) &&
            !__builtin_add_overflow(held, record->waiting_bytes, &held) &&
            !__builtin_add_overflow(held, record->retired_bytes, &held) &&
-           !__builtin_add_overflow(held, record->exported_bytes, &held) && held <= record->reserved_bytes;
+           !__builtin_add_overflow(held, record->exported_bytes, &held) &&
+           !__builtin_add_overflow(held, record->prealloc_unused_bytes, &held) &&
+           !__builtin_add_overflow(held, record->fixed_free_bytes, &held) && held <= record->reserved_bytes;
 }
 
 static enum segment_result read_pools(struct reading *reading, struct segment *segment) {
@@ -161,6 +174,7 @@ static enum segment_result read_pools(struct reading *reading, struct segment *s
     segment->pools = memory_new(pools->count, sizeof(*segment->pools));
     reading->cells = memory_new(cells_bytes, 1);
     reading->cells_again = memory_new(cells_bytes, 1);
+    reading->fixed = memory_new(section_bytes(&reading->header->fixed), 1);
     for (uint32_t i = 0; result == SEGMENT_READ && i < pools->count; i++) {
         struct segment_pool *pool = &segment->pools[segment->pool_count];
         const uint64_t offset = pools->offset + (uint64_t)i * pools->stride;
@@ -177,11 +191,13 @@ static enum segment_result read_pools(struct reading *reading, struct segment *s
         }
         if (result != SEGMENT_READ || pool->record.state != POOLCUDA_POOL_OPEN) continue;
         keep_cells(reading, pool);
+        keep_fixed(reading, pool);
         if (!figures_add_up(pool)) pool->approximate = true;
         segment->pool_count++;
     }
     free(reading->cells);
     free(reading->cells_again);
+    free(reading->fixed);
     return result;
 }
 
@@ -274,7 +290,10 @@ enum segment_result segment_read(int fd, struct segment **out, char why[SEGMENT_
 
 void segment_free(struct segment *segment) {
     if (segment == NULL) return;
-    for (size_t i = 0; i < segment->pool_count; i++) free(segment->pools[i].cells);
+    for (size_t i = 0; i < segment->pool_count; i++) {
+        free(segment->pools[i].cells);
+        free(segment->pools[i].fixed);
+    }
     free(segment->pools);
     free(segment->config);
     free(segment->events);

@@ -12,12 +12,14 @@
 
 #include "poolcuda/stats.h"
 
-/* One open pool with its cells. */
+/* One open pool with its cells and fixed-size pools. */
 struct segment_pool {
     uint32_t number; /* index of its record + 1, as events name it */
     struct poolcuda_pool record;
     struct poolcuda_cell *cells;
     size_t cell_count;
+    struct poolcuda_fixed *fixed;
+    size_t fixed_count;
     bool approximate; /* no consistent copy was had in time, or its figures do not add up */
 };
 

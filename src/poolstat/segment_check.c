@@ -42,6 +42,7 @@ static bool sections_are_sound(const struct poolcuda_header *header, char why[SE
         {"pools", &header->pools, sizeof(struct poolcuda_pool)},
         {"cells", &header->cells, sizeof(struct poolcuda_cell)},
         {"events", &header->events, sizeof(struct poolcuda_event)},
+        {"fixed", &header->fixed, sizeof(struct poolcuda_fixed)},
     };
     const size_t count = sizeof(rules) / sizeof(rules[0]);
     for (size_t i = 0; i < count; i++) {

@@ -9,8 +9,9 @@
  *   grown     records are longer than the layout's, as a later release may make them
  *   ring      more events than the ring holds
  *   bare      no pool yet
+ *   old       of a release that knew no fixed-size pools, nor when the pool grows
  *   negative  more was freed than allocated
- *   retired   more is held than reserved
+ *   retired   more is held than reserved, by that figure; likewise exported, prealloc_unused, fixed_free
  *   remade    half of the time it is just being completed
  *   hostile   strings with control characters, invalid UTF-8, direction marks, and no terminator
  *   exec      becomes another program (sleep)
@@ -35,6 +36,7 @@
 #define POOLS 6u
 #define CELLS 8u
 #define EVENTS 16u
+#define FIXED 4u
 
 static char *segment;
 static size_t segment_bytes;
@@ -151,6 +153,10 @@ static void fill_plain_pool(struct poolcuda_header *header) {
     seven->freed_requested_bytes = 4 * MIB;
     seven->alloc_live_bytes = 12 * MIB;
     seven->freed_live_bytes = 4 * MIB;
+    if (!has("old")) pool->growths = 12;
+    pool->growth_ns = 3400000;
+    if (has("prealloc_unused")) pool->prealloc_unused_bytes = MIB;
+    if (has("fixed_free")) pool->fixed_free_bytes = MIB;
     if (has("odd")) pool->sequence = 4711;
     if (has("retired")) pool->retired_bytes = MIB;
     if (has("exported")) pool->exported_bytes = MIB;
@@ -184,9 +190,29 @@ static void fill_async_pool(struct poolcuda_header *header) {
     fill_stream(header, 7, POOLCUDA_STREAM_DRIVER | 12, 10, 5, MIB);
 }
 
+/* Both of pool 1: of the live bytes there 16 MiB and half a KiB are in such blocks. */
+static void fill_fixed(struct poolcuda_header *header) {
+    static const struct poolcuda_fixed records[] = {
+        {.pool = 1,
+         .size_bytes = 8 * MIB,
+         .asked_blocks = 3,
+         .blocks = 2,
+         .in_use = 2,
+         .peak_in_use = 2,
+         .hits = 5,
+         .misses = 1},
+        {.pool = 0, .size_bytes = 4 * MIB, .blocks = 999}, /* nobody's */
+        {.pool = 1, .size_bytes = 512, .asked_blocks = 1, .blocks = 1, .in_use = 1, .peak_in_use = 1, .hits = 70},
+        {.pool = 4, .size_bytes = 4 * MIB, .blocks = 999}, /* of a pool that is gone */
+    };
+    for (uint32_t i = 0; i < header->fixed.count; i++)
+        memcpy(record_at(&header->fixed, i), &records[i], sizeof(records[i]));
+}
+
 static void fill_pools(struct poolcuda_header *header) {
     fill_plain_pool(header);
     fill_async_pool(header);
+    fill_fixed(header);
     open_pool(header, 2, 1, POOLCUDA_KIND_PLAIN); /* device 1: nothing happened yet */
     struct poolcuda_pool *gone = open_pool(header, 3, 5, POOLCUDA_KIND_PLAIN);
     gone->state = POOLCUDA_POOL_GONE;
@@ -317,6 +343,8 @@ int main(int argc, char **argv) {
     sections.pools = section(POOLS, sizeof(struct poolcuda_pool));
     sections.cells = section(CELLS, sizeof(struct poolcuda_cell));
     sections.events = section(EVENTS, sizeof(struct poolcuda_event));
+    sections.fixed = section(has("old") ? 0 : FIXED, sizeof(struct poolcuda_fixed));
+    if (has("old")) sections.fixed = (struct poolcuda_section){0};
     snprintf(path, sizeof(path), "%s/" POOLCUDA_SHM_PREFIX "%u-%d-%llu", argv[1], getuid(), getpid(), ticks);
     const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)segment_bytes) != 0) return 3;
@@ -327,6 +355,7 @@ int main(int argc, char **argv) {
     header->pools = sections.pools;
     header->cells = sections.cells;
     header->events = sections.events;
+    header->fixed = sections.fixed;
     fill_header(header, ticks);
     fill_config(header);
     if (!has("bare")) fill_pools(header);

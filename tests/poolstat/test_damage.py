@@ -14,7 +14,7 @@ from tap import case, main
 # Offsets in the header that the layout fixes: magic 0, version 8, header_bytes 12, total_bytes 16, pid 24, start_ticks 32,
 # pid_namespace 40.
 VERSION, HEADER_BYTES, TOTAL_BYTES, PID, START, NAMESPACE = 8, 12, 16, 24, 32, 40
-SECTIONS = 192  # config, pools, cells, events: offset, count, stride, reserved each
+SECTIONS = (192, 208, 224, 240, 528)  # config, pools, cells, events, fixed: offset, count, stride, reserved each
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def sections_lie_where_these_tests_think():
         expect(good[:8], b"POOLCUDA")
         expect(struct.unpack_from("=I", good, PID)[0], started.pid)
         expect(struct.unpack_from("=Q", good, TOTAL_BYTES)[0], len(good))
-        offset, count, stride, _ = struct.unpack_from("=IIII", good, SECTIONS)
+        offset, count, stride, _ = struct.unpack_from("=IIII", good, SECTIONS[0])
         expect((offset, count, stride), (struct.unpack_from("=I", good, HEADER_BYTES)[0], 4, 128))
 
 
@@ -105,14 +105,13 @@ def segment_cut_at_any_length_is_refused():
 @case
 def impossible_sections_are_refused():
     with image() as (folder, started, good, put):
-        for section in range(4):
-            at = SECTIONS + 16 * section
+        for section, at in enumerate(SECTIONS):
             offset, count, stride, _ = struct.unpack_from("=IIII", good, at)
             for values in ((offset, 0xFFFFFFFF, stride), (offset, count, 0xFFFFFFC0), (0xFFFFFFC0, count, stride),
                            (0xFFFFFFC0, 0xFFFFFFFF, 0xFFFFFFC0), (offset + 1, count, stride),
-                           (offset, count, stride + 1), (offset, count, 0), (offset, count, 64), (0, count, stride),
+                           (offset, count, stride + 1), (offset, count, 0), (offset, count, stride - 64), (0, count, stride),
                            (64, count, stride), (len(good), 1, stride), (offset, 0x08000000, stride),
-                           (struct.unpack_from("=I", good, SECTIONS + 16 * ((section + 1) % 4))[0], count, stride)):
+                           (struct.unpack_from("=I", good, SECTIONS[(section + 1) % len(SECTIONS)])[0], count, stride)):
                 put(patched(good, at, "=12s", struct.pack("=III", *values)))
                 result = poolstat("show", started.pid, folder=folder)
                 expect((result.code, result.out), (4, ""), f"section {section} as {values}")
@@ -122,10 +121,10 @@ def impossible_sections_are_refused():
 @case
 def sections_without_records_are_fine():
     with image() as (folder, started, good, put):
-        for section in range(4):
-            good = patched(good, SECTIONS + 16 * section, "=12s", struct.pack("=III", 0, 0, 0))
+        for at in SECTIONS:
+            good = patched(good, at, "=12s", struct.pack("=III", 0, 0, 0))
             put(good)
-            expect(poolstat("show", started.pid, folder=folder).code, 0, f"without section {section}")
+            expect(poolstat("show", started.pid, folder=folder).code, 0, f"without the section at {at}")
         process = document("show", started.pid, folder=folder)["process"]
         expect([process[name] for name in ("configuration", "pools", "events")], [[], [], []])
 

@@ -32,6 +32,34 @@ def pool_has_its_figures_and_what_follows_from_them():
 
 
 @case
+def fixed_sizes_and_what_preallocation_would_save_are_shown():
+    first = {"size_bytes": 8 * MIB, "asked_blocks": 3, "blocks": 2, "in_use": 2, "peak_in_use": 2, "hits": 5, "misses": 1}
+    second = {"size_bytes": 512, "asked_blocks": 1, "blocks": 1, "in_use": 1, "peak_in_use": 1, "hits": 70, "misses": 0}
+    for words in ([], ["grown"]):
+        with one_guest(*words) as (folder, started):
+            plain, later, empty = document("show", started.pid, folder=folder)["process"]["pools"]
+            expect((plain["fixed"], later["fixed"], empty["fixed"]), ([first, second], [], []), f"fixed sizes {words}")
+            # The highest that was reserved, less what the fixed sizes have of it.
+            expect(plain["advice"], {"prealloc_bytes": 64 * MIB, "driver_calls": 12, "driver_ns": 3400000})
+            expect((later["advice"], empty["advice"]), (None, None))
+            text = poolstat("show", started.pid, folder=folder).out
+            for line in (r"POOL_PREALLOC_MB=64 would have saved 12 driver calls and 3\.40 ms\n",
+                         r"Fixed sizes \(POOL_FIXED\)\n +SIZE +ASKED +BLOCKS +IN USE +PEAK +HITS +MISSES\n"
+                         r" +8\.00 MiB +3 +2 +2 +2 +5 +1\n +512 B +1 +1 +1 +1 +70 +0\n"):
+                if re.search(line, text) is None:
+                    raise AssertionError(f"no {line!r} in\n{text}")
+
+
+@case
+def segment_of_a_release_without_fixed_sizes_has_none():
+    with one_guest("old") as (folder, started):
+        plain = document("show", started.pid, folder=folder)["process"]["pools"][0]
+        expect((plain["fixed"], plain["advice"], plain["approximate"]), ([], None, False))
+        text = poolstat("show", started.pid, folder=folder).out
+        expect(("would have saved" in text, "Fixed sizes" in text), (False, False))
+
+
+@case
 def classes_latencies_and_streams_are_listed():
     with one_guest() as (folder, started):
         pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
@@ -218,7 +246,7 @@ def more_freed_than_allocated_is_not_negative():
 
 @case
 def more_held_than_reserved_is_approximate():
-    for what in "retired", "exported":
+    for what in "retired", "exported", "prealloc_unused", "fixed_free":
         with one_guest(what) as (folder, started):
             pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
             expect((pool[f"{what}_bytes"], pool["approximate"]), (MIB, True))
