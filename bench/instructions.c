@@ -16,7 +16,7 @@
 #include "churn.h"
 #include "own_figures.h"
 
-#define MEASURED __attribute__((noinline, noclone))
+#define MEASURED __attribute__((noinline))
 
 enum { LEAST_PAIRS = 2000, WARM_PASSES = 2, MOST_LIVE = 1000000, MOST_COUNTS = 8 };
 
