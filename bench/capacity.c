@@ -228,6 +228,7 @@ static enum exit_status measure(const struct arguments *arguments, const char *p
         fprintf(stderr, "%s\n", error);
         return STATUS_USAGE;
     }
+    if (trace.note[0] != '\0') fprintf(stderr, "%s: %s\n", path, trace.note);
     trace_name(path, name, sizeof name);
     if (!fit_measure(&trace, &arguments->pool, &report, error, sizeof error)) {
         fprintf(stderr, "capacity: %s: %s\n", path, error);

@@ -23,7 +23,8 @@ static void usage(FILE *out) {
     fputs(
         "Usage: replay [OPTION…] TRACE\n"
         "\n"
-        "Plays an allocation trace (seq,op,id,size,stream,thread,t_us; plain or xz) with cudaMalloc and cudaFree. "
+        "Plays an allocation trace (seq,op,id,size,stream,thread,t_us, or a recording of POOL_TRACE; plain or xz) with "
+        "cudaMalloc and cudaFree. "
         "Each\n"
         "block is filled by a memset and stamped at both ends; the stamps are read before it is freed, and compared "
         "at\n"
@@ -275,6 +276,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", error);
         return STATUS_USAGE;
     }
+    if (trace.note[0] != '\0') fprintf(stderr, "%s: %s\n", arguments.path, trace.note);
     arguments.player.repeat_s = calloc(arguments.player.repeat, sizeof(double));
     if (arguments.player.repeat_s == NULL) {
         fputs("replay: out of memory\n", stderr);

@@ -12,6 +12,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "recording.h"
 #include "text_file.h"
 
 #define HEADER "seq,op,id,size,stream,thread,t_us"
@@ -145,6 +146,26 @@ static bool append_event(struct reader *reader, const struct trace_event *event)
     return find_lane(reader, event->stream, &trace->events[trace->count++].lane);
 }
 
+/* The block's bytes are counted already. */
+static bool begin_life(struct reader *reader, uint64_t id, struct trace_event *event) {
+    struct trace *trace = reader->trace;
+    event->block = (uint32_t)trace->blocks++;
+    if (!live_add(reader, id, event) || !append_event(reader, event)) return false;
+    if (reader->live_bytes > trace->peak_bytes) {
+        trace->peak_bytes = reader->live_bytes;
+        trace->peak_event = trace->count - 1;
+    }
+    return true;
+}
+
+static bool end_life(struct reader *reader, struct live_id *entry, struct trace_event *event) {
+    event->size = entry->size;
+    event->block = entry->block;
+    reader->live_bytes -= entry->size;
+    live_remove(reader, entry);
+    return append_event(reader, event);
+}
+
 static bool take_alloc(struct reader *reader, struct piece id_text, uint64_t id, struct piece size_text,
                        struct trace_event *event) {
     struct trace *trace = reader->trace;
@@ -153,13 +174,7 @@ static bool take_alloc(struct reader *reader, struct piece id_text, uint64_t id,
         return wrong_field(reader, "id", id_text, "one that is not live (this one was allocated and not yet freed)");
     if (trace->blocks == UINT32_MAX || __builtin_add_overflow(reader->live_bytes, event->size, &reader->live_bytes))
         return wrong_field(reader, "size", size_text, "live bytes below 2^64 in fewer than 2^32 allocations");
-    event->block = (uint32_t)trace->blocks++;
-    if (!live_add(reader, id, event) || !append_event(reader, event)) return false;
-    if (reader->live_bytes > trace->peak_bytes) {
-        trace->peak_bytes = reader->live_bytes;
-        trace->peak_event = trace->count - 1;
-    }
-    return true;
+    return begin_life(reader, id, event);
 }
 
 static bool take_free(struct reader *reader, struct piece id_text, uint64_t id, struct piece size_text,
@@ -171,11 +186,7 @@ static bool take_free(struct reader *reader, struct piece id_text, uint64_t id, 
         snprintf(expected, sizeof expected, "0 or the size of its allocation, %" PRIu64, entry->size);
         return wrong_field(reader, "size", size_text, expected);
     }
-    event->size = entry->size;
-    event->block = entry->block;
-    reader->live_bytes -= entry->size;
-    live_remove(reader, entry);
-    return append_event(reader, event);
+    return end_life(reader, entry, event);
 }
 
 static bool take_line(struct reader *reader, struct piece line) {
@@ -236,6 +247,67 @@ static bool take_text(struct reader *reader, const char *text, size_t size) {
     return true;
 }
 
+/* ---- recordings ---- */
+
+#define NOT_NUMBERED (UINT64_C(1) << 63) /* keeps addresses and handles apart from numbers */
+
+static struct trace_event event_of(const struct reader *reader, const struct recorded *call, enum trace_op op) {
+    return (struct trace_event){
+        .seq = reader->trace->count,
+        .size = call->size,
+        .stream = call->stream_kind == POOLCUDA_TRACE_STREAM_HANDLE ? call->stream | NOT_NUMBERED : call->stream,
+        .thread = call->thread,
+        .t_us = call->ns / 1000,
+        .op = op,
+    };
+}
+
+/* What happened to the allocations that are not in the trace. */
+struct left_out {
+    size_t repeated, unknown;
+};
+
+static bool take_call(struct reader *reader, const struct recorded *call, struct left_out *left_out) {
+    const uint64_t id = call->number != 0 ? call->number : call->address | NOT_NUMBERED;
+    struct live_id *entry = live_find(reader, id);
+    if (call->code != 0 || (call->number == 0 && call->address == 0)) return true;
+    if (call->operation == POOLCUDA_TRACE_RELEASE || (entry != NULL && call->number == 0)) {
+        struct trace_event end = event_of(reader, call, TRACE_FREE);
+        left_out->unknown += entry == NULL;
+        if (entry != NULL && !end_life(reader, entry, &end)) return false;
+        if (call->operation == POOLCUDA_TRACE_RELEASE) return true;
+        entry = NULL;
+    }
+    uint64_t bytes;
+    struct trace_event begin = event_of(reader, call, TRACE_ALLOC);
+    if (entry != NULL || call->size == 0 || reader->trace->blocks == UINT32_MAX ||
+        __builtin_add_overflow(reader->live_bytes, call->size, &bytes)) {
+        left_out->repeated++;
+        return true;
+    }
+    reader->live_bytes = bytes;
+    return begin_life(reader, id, &begin);
+}
+
+static void add_note(struct trace *trace, size_t count, const char *what) {
+    const size_t length = strlen(trace->note);
+    if (count > 0)
+        snprintf(trace->note + length, sizeof trace->note - length, "%s%zu %s", length > 0 ? "; " : "", count, what);
+}
+
+static bool take_recording(struct reader *reader, const void *data, size_t size) {
+    struct recording recording;
+    struct left_out left_out = {0};
+    if (!recording_read(reader->path, data, size, &recording, reader->error, reader->error_size)) return false;
+    bool taken = true;
+    for (size_t i = 0; taken && i < recording.count; i++) taken = take_call(reader, &recording.calls[i], &left_out);
+    snprintf(reader->trace->note, sizeof reader->trace->note, "%s", recording.note);
+    add_note(reader->trace, left_out.unknown, "frees are of memory whose allocation is not in it");
+    add_note(reader->trace, left_out.repeated, "allocations make no sense, and were dropped");
+    recording_free(&recording);
+    return taken;
+}
+
 bool trace_read(const char *path, struct trace *trace, char *error, size_t error_size) {
     struct reader reader = {.path = path, .error = error, .error_size = error_size, .trace = trace};
     struct live_id *entry, *next;
@@ -245,7 +317,7 @@ bool trace_read(const char *path, struct trace *trace, char *error, size_t error
 
     *trace = (struct trace){0};
     if (!text_file_read(path, &text, &size, error, error_size)) return false;
-    bool read = take_text(&reader, text, size);
+    bool read = recording_is_one(text, size) ? take_recording(&reader, text, size) : take_text(&reader, text, size);
     free(text);
     trace->live_at_end = HASH_COUNT(reader.live);
     HASH_ITER (hh, reader.live, entry, next) live_remove(&reader, entry);

@@ -41,6 +41,8 @@
       "fill each block before it is handed out, to find programs that read what they never wrote: zero, or poison: "  \
       "bytes 0xFF, which as floating point are NaN; every allocation then waits for that")                            \
     X(POOL_STATS, stats, FLAG, 1, 0, 1, "0 or 1", "0: publish no figures")                                            \
+    X(POOL_TRACE, trace, PATH, 0, 0, 0, "a path; %p is replaced by the process id",                                   \
+      "file that records every allocation and free (default: none)")                                                  \
     X(POOL_LOG, log_level, LEVEL, 0, 0, 3, "0 to 3", "0 silent, 1 warnings, 2 events, 3 everything")                  \
     X(POOL_LOG_FILE, log_file, PATH, 0, 0, 0, "a path; %p is replaced by the process id",                             \
       "where the log goes (default: stderr)")

@@ -34,6 +34,7 @@ struct row {
 #define DEFAULT_OF_POOL_FREE "sync"
 #define DEFAULT_OF_POOL_FILL "none"
 #define DEFAULT_OF_POOL_LOG_FILE "stderr"
+#define DEFAULT_OF_POOL_TRACE "none"
 
 #define ROW(name, field, kind, standard, low, high, range, help) \
     {KIND_##kind, offsetof(struct config, field), (standard), (low), (high)},
@@ -347,7 +348,13 @@ bool config_from_environment(const struct config *config, size_t index) {
 /* ---- the process's own ---- */
 
 static struct config own;
-static char own_log_file[PATH_MAX];
+static char own_log_file[PATH_MAX], own_trace[PATH_MAX];
+/* An absolute path, %p and all. */
+struct pattern {
+    char text[PATH_MAX];
+    size_t folder; /* bytes of the working directory before what the user wrote */
+};
+static struct pattern log_pattern, trace_pattern;
 static bool own_ready;
 
 static void complain_on_stderr(void *arg, const char *text) {
@@ -360,35 +367,47 @@ static void complain_on_stderr(void *arg, const char *text) {
     guard_leave(&guard);
 }
 
-/* The environment may change or go away, and the program may change its directory: keep an absolute copy, with %p
- * replaced. False when it does not fit. */
-static bool keep_log_file(const char *path) {
-    size_t at = 0;
-    if (*path != '/') {
-        if (getcwd(own_log_file, sizeof own_log_file - 1) == NULL) return false;
-        at = strlen(own_log_file);
-        own_log_file[at++] = '/';
-    }
-    for (; *path != '\0'; path++) {
-        const bool pid = path[0] == '%' && path[1] == 'p';
-        const size_t left = sizeof own_log_file - at;
-        const int length = pid ? snprintf(own_log_file + at, left, "%ld", (long)getpid())
-                               : snprintf(own_log_file + at, left, "%c", *path);
+/* A copy with %p replaced. False when it does not fit. */
+static bool expand(const struct pattern *pattern, char *copy, size_t size) {
+    size_t at = pattern->folder;
+    if (at >= size) return false;
+    memcpy(copy, pattern->text, at);
+    copy[at] = '\0';
+    for (const char *rest = pattern->text + at; *rest != '\0'; rest++) {
+        const bool pid = rest[0] == '%' && rest[1] == 'p';
+        const size_t left = size - at;
+        const int length =
+            pid ? snprintf(copy + at, left, "%ld", (long)getpid()) : snprintf(copy + at, left, "%c", *rest);
         if ((size_t)length >= left) return false;
         at += (size_t)length;
-        path += pid;
+        rest += pid;
     }
     return true;
 }
 
+/* The environment may change or go away, and the program may change its directory: keep an absolute copy. False when it
+ * does not fit. */
+static bool keep_path(const char *path, struct pattern *pattern, char *copy) {
+    pattern->folder = 0;
+    if (*path != '/') {
+        if (getcwd(pattern->text, sizeof pattern->text - 1) == NULL) return false;
+        pattern->folder = strlen(pattern->text);
+        pattern->text[pattern->folder++] = '/';
+    }
+    const size_t length = strlen(path);
+    if (pattern->folder + length >= sizeof pattern->text) return false;
+    memcpy(pattern->text + pattern->folder, path, length + 1);
+    return expand(pattern, copy, PATH_MAX);
+}
+
 /* A program with raised privileges must not write where its caller says. */
-static void settle_log_file(void) {
-    const size_t index = find_variable("POOL_LOG_FILE", strlen("POOL_LOG_FILE"));
-    const char *path = own.log_file;
+static void settle_path(const char *variable, const char **field, struct pattern *pattern, char *copy) {
+    const size_t index = find_variable(variable, strlen(variable));
+    const char *path = *field;
     if (path == NULL) return;
-    own.log_file = own_log_file;
-    if (!getauxval(AT_SECURE) && keep_log_file(path)) return;
-    own.log_file = NULL;
+    *field = copy;
+    if (!getauxval(AT_SECURE) && keep_path(path, pattern, copy)) return;
+    *field = NULL;
     own.from_environment &= ~(1u << index);
     if (getauxval(AT_SECURE)) return;
     struct line line = {.length = 0};
@@ -399,7 +418,8 @@ static void settle_log_file(void) {
 static void read_environment(void) {
     const int error = errno;
     config_parse(environ, &own, complain_on_stderr, NULL);
-    settle_log_file();
+    settle_path("POOL_TRACE", &own.trace, &trace_pattern, own_trace);
+    settle_path("POOL_LOG_FILE", &own.log_file, &log_pattern, own_log_file);
     __atomic_store_n(&own_ready, true, __ATOMIC_RELEASE);
     errno = error;
 }
@@ -408,4 +428,8 @@ const struct config *config_get(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (__builtin_expect(!__atomic_load_n(&own_ready, __ATOMIC_ACQUIRE), 0)) pthread_once(&once, read_environment);
     return &own;
+}
+
+bool config_trace_file(char *path, size_t size) {
+    return config_get()->trace != NULL && expand(&trace_pattern, path, size);
 }

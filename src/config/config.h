@@ -12,7 +12,7 @@
  * listed. Both once per process, and only in processes that make a CUDA call. Nothing else is ever printed, and nothing
  * is allocated on the heap.
  *
- * A program with raised privileges (AT_SECURE) ignores POOL_LOG_FILE without a word.
+ * A program with raised privileges (AT_SECURE) ignores POOL_LOG_FILE and POOL_TRACE without a word.
  */
 #ifndef POOLCUDA_CONFIG_H
 #define POOLCUDA_CONFIG_H
@@ -58,6 +58,10 @@ struct config {
 /* The process's configuration, read from the environment at the first call; later calls cost a load. Thread-safe. Never
  * NULL. */
 const struct config *config_get(void);
+
+/* POOL_TRACE as the calling process is to read it: with its own number for %p, which a forked child's is not that of the
+ * process that read the environment. False when it is not set, or does not fit. */
+bool config_trace_file(char *path, size_t size);
 
 /* Parse `environment` (as environ) into *out; complaints go to `complain` (one call a line, no newline), which may be
  * NULL. For tests and for config_get. `out` keeps pointers into `environment` for PATH values. */

@@ -21,6 +21,7 @@
 #include "ipc/exports.h"
 #include "ipc/imports.h"
 #include "stats/writer.h"
+#include "trace/trace.h"
 
 struct process_own process_own;
 
@@ -38,6 +39,7 @@ void process_first_call(void) {
     if (ENTRY_LIKELY(atomic_load_explicit(&process_own.figures_begun, memory_order_acquire))) return;
     process_notice();
     stats_start(config_get()->stats);
+    trace_start();
     atomic_store_explicit(&process_own.figures_begun, true, memory_order_release);
 }
 
@@ -217,6 +219,8 @@ static void forget_parent(void) {
     exports_forget_in_child();
     imports_forget_in_child();
     stats_forget_in_child(!pooled);
+    trace_forget_in_child();
+    if (pooled) trace_start(); /* no first call will come by here */
     callers_after_fork(pooled);
 }
 
@@ -256,5 +260,6 @@ static void __attribute__((constructor)) loaded(void) {
 static void __attribute__((destructor)) unloaded(void) {
     process_notice();
     exports_finish();
+    trace_finish();
     stats_finish();
 }

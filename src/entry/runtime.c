@@ -10,6 +10,7 @@
 #include "entry/callers.h"
 #include "entry/mark.h"
 #include "entry/process.h"
+#include "entry/record.h"
 #include "stats/writer.h"
 
 #define NO_RUNTIME 3        /* cudaErrorInitializationError: no real function is to be found */
@@ -90,9 +91,33 @@ static void note(enum mark_kind kind, enum mark_call call, uint64_t value, int a
     entry_mark = (struct mark){.kind = kind, .call = call, .value = value, .answer = answer};
 }
 
-static int done(int code) {
+/* The real function has answered. A note that nobody below has taken means that the call did not come there: so it is
+ * recorded here. */
+static bool done(void) {
+    const bool taken = entry_mark.kind == MARK_NONE;
     entry_mark.kind = MARK_NONE;
-    return code;
+    return taken;
+}
+
+static int done_alloc(struct record record, void **out, size_t bytes, int result) {
+    record.runtime_door = true;
+    return done() ? result : record_alloc(&record, out, bytes, POOLCUDA_TRACE_BY_DRIVER, result);
+}
+
+static int done_free(struct record record, void *address, int result) {
+    record.runtime_door = true;
+    return done() ? result : record_free(&record, (uint64_t)(uintptr_t)address, POOLCUDA_TRACE_BY_DRIVER, result);
+}
+
+/* The door's own answer, where nothing lies below that could be told. */
+static int refuse_alloc(struct record record, size_t bytes, int code) {
+    record.runtime_door = true;
+    return record_alloc(&record, NULL, bytes, POOLCUDA_TRACE_BY_NONE, code);
+}
+
+static int refuse_free(struct record record, void *address, int code) {
+    record.runtime_door = true;
+    return record_free(&record, (uint64_t)(uintptr_t)address, POOLCUDA_TRACE_BY_NONE, code);
 }
 
 /* ---- cudaMalloc ---- */
@@ -117,10 +142,11 @@ static int ENTRY_COLD malloc_slowly(const void *caller, void **out, size_t bytes
     if (asked && code == DEVICE_OUT_OF_MEMORY) {
         kind = MARK_ANSWER;
         /* Nobody below would give the answer. Only a limit of ours is kept against what the runtime may still have. */
-        if (!door_below(runtime) && config_get()->limit != CONFIG_NONE) return code;
+        if (!door_below(runtime) && config_get()->limit != CONFIG_NONE)
+            return refuse_alloc((struct record){.call = MARK_ALLOC}, bytes, code);
     }
     note(kind, MARK_ALLOC, bytes, code);
-    return done(runtime->real.cudaMalloc(out, bytes));
+    return done_alloc((struct record){.call = MARK_ALLOC}, out, bytes, runtime->real.cudaMalloc(out, bytes));
 }
 
 int entry_cudaMalloc(void **out, size_t bytes) {
@@ -167,8 +193,10 @@ static int ENTRY_COLD free_slowly(const void *caller, void *address, bool asked,
         if (code == DEVICE_OK) return code;
     }
     count_pass(runtime, pool);
-    if (answer_free(runtime, MARK_FREE, (uint64_t)(uintptr_t)address, asked, code)) return code;
-    return done(runtime->real.cudaFree(address));
+    const struct record record = {.call = MARK_FREE, .time = record_begin()};
+    if (answer_free(runtime, MARK_FREE, (uint64_t)(uintptr_t)address, asked, code))
+        return refuse_free(record, address, code);
+    return done_free(record, address, runtime->real.cudaFree(address));
 }
 
 int entry_cudaFree(void *address) {
@@ -190,16 +218,18 @@ typedef int (*alloc_async_function)(void **, size_t, void *);
 
 /* `code`: the pool's answer where `asked`. */
 static int ENTRY_COLD malloc_async_slowly(struct runtime *runtime, alloc_async_function real, void **out, size_t bytes,
-                                          void *stream, const struct pool_system *pool, bool asked, int code) {
+                                          struct device_stream stream, const struct pool_system *pool, bool asked,
+                                          int code) {
+    const struct record record = {.call = MARK_ALLOC_ASYNC, .stream = stream};
     count_pass(runtime, pool);
     enum mark_kind kind = MARK_AGAIN;
     if (asked && code == POOL_PASS) kind = after_pass(runtime);
     if (asked && code == DEVICE_OUT_OF_MEMORY) {
         kind = MARK_ANSWER;
-        if (!door_below(runtime) && config_get()->limit != CONFIG_NONE) return code;
+        if (!door_below(runtime) && config_get()->limit != CONFIG_NONE) return refuse_alloc(record, bytes, code);
     }
     note(kind, MARK_ALLOC_ASYNC, bytes, code);
-    return done(real(out, bytes, stream));
+    return done_alloc(record, out, bytes, real(out, bytes, stream.handle));
 }
 
 static inline int malloc_async(struct runtime *runtime, alloc_async_function real, void **out, size_t bytes,
@@ -216,7 +246,7 @@ static inline int malloc_async(struct runtime *runtime, alloc_async_function rea
             return code;
         }
     }
-    return malloc_async_slowly(runtime, real, out, bytes, stream.handle, pool, asked, code);
+    return malloc_async_slowly(runtime, real, out, bytes, stream, pool, asked, code);
 }
 
 /* The caller's runtime: what was found before, or else looked for. */
@@ -248,8 +278,9 @@ static int free_async(struct runtime *runtime, int (*real)(void *, void *), void
     const int code = asked ? pool_free_async(pool, value, stream, POOL_DOOR_RUNTIME) : POOL_PASS;
     if (ENTRY_LIKELY(code == DEVICE_OK)) return code;
     count_pass(runtime, pool);
-    if (answer_free(runtime, MARK_FREE_ASYNC, value, asked, code)) return code;
-    return done(real(address, stream.handle));
+    const struct record record = {.call = MARK_FREE_ASYNC, .stream = stream, .time = record_begin()};
+    if (answer_free(runtime, MARK_FREE_ASYNC, value, asked, code)) return refuse_free(record, address, code);
+    return done_free(record, address, real(address, stream.handle));
 }
 
 int entry_cudaFreeAsync(void *address, void *stream) {

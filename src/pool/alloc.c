@@ -62,9 +62,7 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
         return code == POOL_PASS ? pool_pass(POOLCUDA_PASS_no_host_memory) : code;
     }
     code = alloc_done(request, block, door);
-    if (code == DEVICE_OK)
-        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, request->requested,
-                 (unsigned long long)*address, took_segment ? "miss" : "hit");
+    if (pool->system->watched && code == DEVICE_OK) watch_alloc(request, block, door, took_segment);
     return code;
 }
 
@@ -92,9 +90,7 @@ static inline int alloc_from(const struct request *request, const struct stream_
     if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
     figures_end_alloc(pool);
     const int code = alloc_done(request, block, door);
-    if (__builtin_expect(system->log_all && code == DEVICE_OK, 0))
-        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, request->requested,
-                 (unsigned long long)*address);
+    if (__builtin_expect(system->watched && code == DEVICE_OK, 0)) watch_alloc(request, block, door, false);
     check_or_abort(system);
     return code;
 }
@@ -174,7 +170,11 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     }
     figures_end(pool);
     pool_leave(pool);
-    if (block) return alloc_done(&request, block, door);
+    if (block) {
+        const int code = alloc_done(&request, block, door);
+        if (system->watched && code == DEVICE_OK) watch_alloc(&request, block, door, false);
+        return code;
+    }
     lock_give(&pool->lock);
     return DEVICE_OUT_OF_MEMORY;
 }

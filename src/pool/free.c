@@ -11,6 +11,7 @@ static _Thread_local unsigned free_calls __attribute__((tls_model("initial-exec"
 
 /* An address inside a segment of `pool` that is no live block, or one that is nobody's by now. */
 static int COLD free_refuse(struct pool *pool, uint64_t address) {
+    watch_ask(0, 0);
     if (registry_pool(&pool->system->registry, address) != pool) return pool_pass(POOLCUDA_PASS_foreign);
     lock_take(&pool->lock);
     figures_begin(pool);
@@ -67,6 +68,7 @@ static struct block *take_live(struct pool *pool, uint64_t address, enum pool_do
         return NULL;
     }
     figures_begin(pool);
+    if (__builtin_expect(pool->system->watched, 0)) watch_free(pool, block, door);
     heap_end_life(pool, block);
     figures_free(pool, block, door);
     return block;
@@ -158,8 +160,7 @@ static inline int free_done(struct pool *pool, uint64_t address, struct aftermat
     if (__builtin_expect(more, 0)) pool_enter(pool);
     lock_give(&pool->lock);
     if (__builtin_expect(more, 0)) clear_up(pool, after);
-    if (__builtin_expect(system->log_all, 0))
-        log_line(LOG_ALL, "device %d: free of %#llx", pool->device->ordinal, (unsigned long long)address);
+    if (__builtin_expect(system->watched, 0)) watch_freed(pool, address);
     check_or_abort(system);
     return DEVICE_OK;
 }
@@ -235,6 +236,7 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
         lock_give(&pool->lock);
         return code;
     }
+    watch_ask(address, WATCH_KEPT);
     struct block *block = take_live(pool, address, door, &refused);
     /* Of a context that has failed the driver says so, whatever the address. */
     if (!block) return refused == POOL_PASS ? POOL_PASS : code;
@@ -320,6 +322,7 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
         if (is_refusal(code)) return code;
         if (code != DEVICE_OK) return free_waiting(pool, address, door, false);
     }
+    if (__builtin_expect(system->watched, 0)) watch_ask(address, ref->identity.id);
     if (__builtin_expect(ref->identity.context.ordinal != pool->device->ordinal, 0))
         return free_waiting(pool, address, door, false);
 

@@ -450,6 +450,7 @@ struct pool_system {
     const struct device_ops *ops;
     struct pool_options options;
     bool log_all; /* POOL_LOG=3 */
+    bool watched; /* calls are logged or recorded: watch.c */
     struct registry registry;
     struct fences fences;
     _Atomic uint64_t streams_epoch; /* changes when a stream ends or a memory pool is set: likewise */
@@ -768,6 +769,23 @@ int pool_pass(enum poolcuda_pass_reason reason);
 static inline uint64_t sample_begin(unsigned *calls) {
     return __builtin_expect((*calls)++ % POOLCUDA_LATENCY_SAMPLE == 0, 0) ? figures_clock() : 0;
 }
+
+/* ---- watch.c: the log's line of each call, and its record in the trace. Where system->watched ---- */
+
+/* After an allocation; no lock held. */
+void watch_alloc(const struct request *request, const struct block *block, enum pool_door door, bool took_segment);
+/* What the thread is about to free, and how: in the order of a stream, or it never comes back. */
+#define WATCH_KEPT UINT64_MAX
+struct watch_asked {
+    uint64_t address, stream; /* the number of a stream, or WATCH_KEPT */
+};
+extern _Thread_local struct watch_asked watch_asked __attribute__((tls_model("initial-exec")));
+static inline void watch_ask(uint64_t address, uint64_t stream) {
+    watch_asked = (struct watch_asked){address, stream};
+}
+/* A block is no more live: under pool->lock. Then, without it, after that. */
+void watch_free(const struct pool *pool, const struct block *block, enum pool_door door);
+void watch_freed(const struct pool *pool, uint64_t address);
 
 /* ---- check.c ---- */
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "config/log.h"
+#include "trace/trace.h"
 
 struct pool_system *pool_system_create(const struct device_ops *ops, const struct pool_options *options) {
     struct pool_system *system = calloc(1, sizeof *system);
@@ -19,6 +20,7 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
         system->options.fill = CONFIG_FILL_NONE;
     }
     system->log_all = log_wants(LOG_ALL);
+    system->watched = system->log_all || trace_is_on();
     pthread_mutex_init(&system->contexts_lock, NULL);
     pthread_mutex_init(&system->probes_lock, NULL);
     fences_init(system);

@@ -187,6 +187,48 @@ static void a_directory_that_is_gone_holds_no_log_file_and_errno_stays(void **st
     assert_non_null(strstr(child_run(read_log_file_from_nowhere, NULL), "; using stderr\n"));
 }
 
+static int read_trace(void *arg) {
+    char expected[PATH_MAX + 64], directory[] = "/tmp/poolcuda-%p-XXXXXX", path[PATH_MAX];
+    (void)arg;
+    setenv("POOL_TRACE", "t-%p-%q", 1);
+    if (mkdtemp(directory) == NULL || chdir(directory) != 0) return 2;
+    const struct config *config = config_get();
+    if (chdir("/") != 0 || rmdir(directory) != 0) return 2;
+    const pid_t parent = getpid(), child = fork();
+    if (child != 0) {
+        int status;
+        waitpid(child, &status, 0);
+        return status == 0 ? 0 : 3;
+    }
+    snprintf(expected, sizeof expected, "%s/t-%ld-%%q", directory, (long)parent);
+    CHECK(strcmp(config->trace, expected) == 0, "%s, expected %s\n", config->trace, expected);
+    snprintf(expected, sizeof expected, "%s/t-%ld-%%q", directory, (long)getpid());
+    CHECK(config_trace_file(path, sizeof path), "no file\n");
+    CHECK(strcmp(path, expected) == 0, "%s, expected %s\n", path, expected);
+    CHECK(!config_trace_file(path, strlen(expected)), "%s fits\n", path);
+    return 0;
+}
+
+static void the_trace_is_absolute_and_named_for_the_process_that_asks(void **state) {
+    (void)state;
+    assert_string_equal(child_run(read_trace, NULL), "");
+}
+
+static int read_no_trace(void *arg) {
+    char path[PATH_MAX];
+    if (arg) setenv("POOL_TRACE", arg, 1);
+    CHECK(!config_trace_file(path, sizeof path), "%s\n", path);
+    return 0;
+}
+
+static void without_a_trace_there_is_no_file(void **state) {
+    (void)state;
+    char empty[] = "";
+    assert_string_equal(child_run(read_no_trace, NULL), "");
+    assert_string_equal(child_run(read_no_trace, empty),
+                        "poolcuda: POOL_TRACE=: accepted is a path; %p is replaced by the process id; using none\n");
+}
+
 /* A copy of the guest program that runs as another user than its caller. */
 static int run_with_raised_privileges(void *arg) {
     const char *directory = arg;
@@ -200,11 +242,12 @@ static int run_with_raised_privileges(void *arg) {
     CHECK(copy_guest(path), "no guest\n");
     CHECK(chown(path, NOBODY, NOBODY) == 0 && chmod(path, 04755) == 0, "%s\n", strerror(errno));
     setenv("POOL_LOG_FILE", "/never/written", 1);
-    execl(path, "guest", "log-file", NULL);
+    setenv("POOL_TRACE", "/never/written", 1);
+    execl(path, "guest", "files", NULL);
     return 2;
 }
 
-static void a_program_with_raised_privileges_ignores_the_log_file(void **state) {
+static void a_program_with_raised_privileges_ignores_the_files(void **state) {
     (void)state;
     char directory[PATH_MAX - 16], path[PATH_MAX];
     struct child child;
@@ -215,7 +258,7 @@ static void a_program_with_raised_privileges_ignores_the_log_file(void **state) 
     unlink(path);
     rmdir(directory);
     child_judge(&child);
-    assert_string_equal(child.text, "none\n");
+    assert_string_equal(child.text, "none none\n");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -227,8 +270,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_complaint_without_a_stderr_is_dropped),
     cmocka_unit_test(the_log_file_is_absolute_and_named_for_the_process),
     cmocka_unit_test(a_log_file_whose_absolute_path_is_too_long_is_not_used),
+    cmocka_unit_test(the_trace_is_absolute_and_named_for_the_process_that_asks),
+    cmocka_unit_test(without_a_trace_there_is_no_file),
     cmocka_unit_test(a_directory_that_is_gone_holds_no_log_file_and_errno_stays),
-    cmocka_unit_test(a_program_with_raised_privileges_ignores_the_log_file),
+    cmocka_unit_test(a_program_with_raised_privileges_ignores_the_files),
 };
 
 TESTING_MAIN(tests)

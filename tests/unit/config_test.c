@@ -126,6 +126,7 @@ static void good_values_are_taken_without_a_word(void **state) {
         {"POOL_FILL=poison", "POOL_FILL", "poison"},
         {"POOL_STATS=0", "POOL_STATS", "0"},
         {"POOL_STATS=1", "POOL_STATS", "1"},
+        {"POOL_TRACE=run.%p", "POOL_TRACE", "run.%p"},
         {"POOL_LOG=0", "POOL_LOG", "0"},
         {"POOL_LOG=3", "POOL_LOG", "3"},
         {"POOL_LOG_FILE=/var/log/a b.txt", "POOL_LOG_FILE", "/var/log/a b.txt"},
@@ -188,6 +189,7 @@ static const struct {
     {"POOL_TRIM_MB", "none, or 0 to 16777216", "none", {"16777217", "auto"}},
     {"POOL_FILL", "none, zero or poison", "none", {"0", "1", "Zero", "POISON", "zero,", "or"}},
     {"POOL_STATS", "0 or 1", "1", {"2", "on", "none", "or"}},
+    {"POOL_TRACE", "a path; %p is replaced by the process id", "none", {""}},
     {"POOL_LOG", "0 to 3", "0", {"4", "256", "4294967296", "none", "debug"}},
     {"POOL_LOG_FILE", "a path; %p is replaced by the process id", "stderr", {""}},
 };
@@ -224,7 +226,8 @@ static void bad_values_leave_the_default_and_cost_one_line(void **state) {
     (void)state;
     for (size_t i = 0; i < VARIABLES; i++) {
         const size_t numbers = sizeof never_numbers / sizeof never_numbers[0];
-        const bool path = strcmp(variables[i].name, "POOL_LOG_FILE") == 0;
+        const bool path =
+            strcmp(variables[i].name, "POOL_LOG_FILE") == 0 || strcmp(variables[i].name, "POOL_TRACE") == 0;
         for (size_t k = 0; !path && k < numbers; k++) check_refused(i, never_numbers[k]);
         for (size_t k = 0; k < 6 && variables[i].bad[k] != NULL; k++) check_refused(i, variables[i].bad[k]);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program for tests that need one of its own: another name, another user, an exec. `guest log-file` prints the log
- * file in force; `guest publish` makes its segment, prints `ready`, waits for the end of its input and ends normally;
- * `guest exec PROGRAM ARGUMENTS` makes its segment and becomes another program.
+ * A program for tests that need one of its own: another name, another user, an exec. `guest files` prints the log
+ * file and the trace in force; `guest publish` makes its segment, prints `ready`, waits for the end of its input and
+ * ends normally; `guest exec PROGRAM ARGUMENTS` makes its segment and becomes another program.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "stats/writer.h"
 
 /* Ends with _exit: the leak search of a sanitizer needs rights that a program with another user has not. */
-static void print_log_file(void) {
-    const char *path = config_get()->log_file;
-    dprintf(STDOUT_FILENO, "%s\n", path == NULL ? "none" : path);
+static void print_files(void) {
+    const char *path = config_get()->log_file, *trace = config_get()->trace;
+    dprintf(STDOUT_FILENO, "%s %s\n", path == NULL ? "none" : path, trace == NULL ? "none" : trace);
     _exit(0);
 }
 
@@ -28,7 +28,7 @@ static int publish(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 2 && strcmp(argv[1], "log-file") == 0) print_log_file();
+    if (argc == 2 && strcmp(argv[1], "files") == 0) print_files();
     if (argc == 2 && strcmp(argv[1], "publish") == 0) return publish();
     if (argc > 2 && strcmp(argv[1], "exec") == 0) {
         stats_start(true);

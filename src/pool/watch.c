@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is told of each call, where that is asked for: the log's line (POOL_LOG=3) and the record in the trace
+ * (POOL_TRACE). Of what the pool passes on or refuses, the doors tell.
+ */
+#include "pool/internal.h"
+
+#include "config/log.h"
+#include "trace/trace.h"
+
+/* A hit is compiled with all that it calls in one; this is called where it is wanted. */
+#define APART __attribute__((noinline, noclone))
+
+/* Of a free: what has to wait until the pool's lock is given up. */
+static _Thread_local struct trace_call freed __attribute__((tls_model("initial-exec")));
+
+_Thread_local struct watch_asked watch_asked __attribute__((tls_model("initial-exec")));
+
+static inline uint64_t where_of(const struct pool *pool, bool on_stream) {
+    return trace_where(pool->device->ordinal,
+                       pool->source.kind == SEGMENT_ASYNC ? POOLCUDA_TRACE_ASYNC : POOLCUDA_TRACE_PLAIN,
+                       on_stream ? POOLCUDA_TRACE_STREAM_ID : POOLCUDA_TRACE_NO_STREAM);
+}
+
+/* The program does not have the block yet, so nobody frees it. */
+void APART watch_alloc(const struct request *request, const struct block *block, enum pool_door door,
+                       bool took_segment) {
+    if (trace_is_on()) {
+        struct trace_block *own = trace_own;
+        const struct trace_call call = {
+            .time = trace_time(),
+            .address = block->address,
+            .size = request->requested,
+            .number = block->id,
+            .stream = request->on ? request->on->identity.id : 0,
+            .where = where_of(request->pool, request->on != NULL),
+            .operation = POOLCUDA_TRACE_ALLOC,
+            .served = took_segment ? POOLCUDA_TRACE_BY_MISS : POOLCUDA_TRACE_BY_HIT,
+            .runtime_door = door == POOL_DOOR_RUNTIME,
+        };
+        if (!own || took_segment || !trace_put_hit(own, &call)) trace_record(&call);
+    }
+    if (request->pool->system->log_all)
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", request->pool->device->ordinal, request->requested,
+                 (unsigned long long)block->address, took_segment ? "miss" : "hit");
+}
+
+void APART watch_free(const struct pool *pool, const struct block *block, enum pool_door door) {
+    const bool asked = watch_asked.address == block->address, on_stream = asked && watch_asked.stream != WATCH_KEPT;
+    if (!trace_is_on() || (asked && !on_stream)) return;
+    struct trace_block *own = trace_own;
+    const struct trace_call call = {
+        .time = trace_time(),
+        .address = block->address,
+        .number = block->id,
+        .stream = on_stream ? watch_asked.stream : 0,
+        .where = where_of(pool, on_stream),
+        .operation = POOLCUDA_TRACE_RELEASE,
+        .served = POOLCUDA_TRACE_BY_HIT,
+        .runtime_door = door == POOL_DOOR_RUNTIME,
+    };
+    if (!own || !trace_put_free(own, &call)) freed = call;
+}
+
+void APART watch_freed(const struct pool *pool, uint64_t address) {
+    watch_asked.address = 0;
+    if (__builtin_expect(freed.operation != 0, 0)) {
+        trace_record(&freed);
+        freed.operation = 0;
+    }
+    if (pool->system->log_all)
+        log_line(LOG_ALL, "device %d: free of %#llx", pool->device->ordinal, (unsigned long long)address);
+}
