@@ -111,9 +111,7 @@ static int COLD alloc_ahead(const struct request *request, enum pool_door door, 
     if (began) figures_hit_latency(pool, began);
     figures_end_alloc(pool);
     const int code = alloc_done(request, block, door);
-    if (code == DEVICE_OK)
-        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: hit", pool->device->ordinal, request->requested,
-                 (unsigned long long)*address);
+    if (pool->system->watched && code == DEVICE_OK) watch_alloc(request, block, door, false);
     check_or_abort(pool->system);
     return code;
 }
