@@ -13,6 +13,7 @@
 #include "measure.h"
 
 const char *const churn_order_names[CHURN_ORDERS] = {"LIFO", "FIFO", "random"};
+const char *const churn_calls_names[CHURN_CALLS] = {"malloc", "plain", "async"};
 
 /* A fixed generator (xorshift64*), so that every run makes the same plan. */
 static uint64_t random_below(uint64_t *state, uint64_t limit) {

@@ -42,6 +42,8 @@ enum churn_calls {
     CHURN_PLAIN, /* cudaMalloc and cudaFree */
     CHURN_ASYNC  /* cudaMallocAsync and cudaFreeAsync */
 };
+enum { CHURN_CALLS = CHURN_ASYNC + 1 };
+extern const char *const churn_calls_names[CHURN_CALLS];
 
 struct churn_side {
     enum churn_calls calls;

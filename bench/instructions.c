@@ -4,24 +4,20 @@
  * runs inside that function: valgrind --tool=callgrind --toggle-collect=instructions_measured. A line for each load
  * tells what was played, in the order in which it was. scripts/instructions.sh runs it and makes the table.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cuda_runtime_api.h>
 
 #include "cell_sizes.h"
 #include "churn.h"
+#include "options.h"
 #include "own_figures.h"
 
 #define MEASURED __attribute__((noinline))
 
 enum { LEAST_PAIRS = 2000, WARM_PASSES = 2, MOST_LIVE = 1000000, MOST_COUNTS = 8 };
-
-static const char *const call_names[] = {[CHURN_HOST] = "malloc", [CHURN_PLAIN] = "plain", [CHURN_ASYNC] = "async"};
-enum { CALL_NAMES = sizeof call_names / sizeof call_names[0] };
 
 /* The tool knows it by its name. */
 void instructions_measured(const struct churn_plan *plan, struct churn_side *side);
@@ -52,22 +48,6 @@ static bool play(const struct cell_sizes *sizes, enum churn_order order, size_t 
     if (side->failures > 0)
         fprintf(stderr, "instructions: %zu allocations failed with %zu blocks live\n", side->failures, live);
     return ready && side->failures == 0;
-}
-
-/* `text`: numbers, a comma between them. How many, or 0: something else stands there. */
-static size_t read_counts(const char *text, size_t counts[MOST_COUNTS]) {
-    size_t count = 0;
-    for (;;) {
-        char *end;
-        errno = 0;
-        long value = strtol(text, &end, 10);
-        if (end == text || errno != 0 || value < CHURN_PARTS || value > MOST_LIVE || value % CHURN_PARTS != 0) return 0;
-        if (count == MOST_COUNTS) return 0;
-        counts[count++] = (size_t)value;
-        if (*end == '\0') return count;
-        if (*end != ',') return 0;
-        text = end + 1;
-    }
 }
 
 static void usage(FILE *out) {
@@ -109,25 +89,11 @@ int main(int argc, char **argv) {
 
     while ((option = getopt_long(argc, argv, "c:l:h", options, NULL)) != -1) {
         switch (option) {
-        case 'c': {
-            size_t calls = 0;
-            while (calls < CALL_NAMES && strcmp(call_names[calls], optarg) != 0) calls++;
-            if (calls == CALL_NAMES) {
-                fprintf(stderr, "instructions: --calls is \"%s\": expected plain, async or malloc\n", optarg);
-                return 2;
-            }
-            side.calls = (enum churn_calls)calls;
+        case 'c':
+            side.calls = (enum churn_calls)options_name("--calls", optarg, churn_calls_names, CHURN_CALLS);
             break;
-        }
         case 'l':
-            count = read_counts(optarg, counts);
-            if (count == 0) {
-                fprintf(stderr,
-                        "instructions: --live is \"%s\": expected at most %d multiples of %d from %d to %d, a comma "
-                        "between them\n",
-                        optarg, MOST_COUNTS, CHURN_PARTS, CHURN_PARTS, MOST_LIVE);
-                return 2;
-            }
+            count = options_numbers("--live", optarg, CHURN_PARTS, MOST_LIVE, counts, MOST_COUNTS);
             break;
         case 'h':
             usage(stdout);

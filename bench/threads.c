@@ -153,9 +153,6 @@ static void usage(FILE *out) {
           out);
 }
 
-static const char *const calls_names[] = {[CHURN_HOST] = "malloc", [CHURN_PLAIN] = "plain", [CHURN_ASYNC] = "async"};
-enum { CALLS_NAMES = sizeof calls_names / sizeof *calls_names };
-
 static struct arguments parse_arguments(int argc, char **argv) {
     static const struct option options[] = {
         {"calls", required_argument, NULL, 'c'},
@@ -172,7 +169,7 @@ static struct arguments parse_arguments(int argc, char **argv) {
     while ((option = getopt_long(argc, argv, "c:l:t:r:m:h", options, NULL)) != -1) {
         switch (option) {
         case 'c':
-            arguments.calls = (enum churn_calls)options_name("--calls", optarg, calls_names, CALLS_NAMES);
+            arguments.calls = (enum churn_calls)options_name("--calls", optarg, churn_calls_names, CHURN_CALLS);
             break;
         case 'l':
             arguments.live = options_number("--live", optarg, CHURN_PARTS, MOST_LIVE);
@@ -229,7 +226,7 @@ int main(int argc, char **argv) {
     }
     measured = measured && measure(&arguments, &plan, rows);
     if (measured) {
-        json_t *document = json_pack("{s:s, s:I, s:O}", "calls", calls_names[arguments.calls], "live",
+        json_t *document = json_pack("{s:s, s:I, s:O}", "calls", churn_calls_names[arguments.calls], "live",
                                      (json_int_t)arguments.live, "runs", rows);
         measured = document != NULL && json_dumpf(document, stdout, JSON_INDENT(2)) == 0;
         if (measured) putchar('\n');

@@ -94,7 +94,7 @@ def wrong_usage_says_what_was_expected():
         done = subprocess.run([TREE / "scripts" / "instructions.sh", *arguments], capture_output=True, text=True,
                               check=False, timeout=60)
         expect_equal((done.returncode, done.stdout, expected in done.stderr), (2, "", True), done.stderr)
-    for arguments, expected in ((["--calls", "other", "x"], "expected plain, async or malloc"),
+    for arguments, expected in ((["--calls", "other", "x"], "expected malloc, plain or async"),
                                 (["--live", "15", "x"], "multiples of 10"), ([], "Usage: instructions")):
         done = subprocess.run([BUILD / "bench" / "instructions", *arguments], capture_output=True, text=True, check=False,
                               timeout=60, env={**os.environ, "LD_LIBRARY_PATH": f"{BUILD}/src/sim/driver:{BUILD}/src/sim/runtime"})
