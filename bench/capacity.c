@@ -205,8 +205,8 @@ static void print_row(const char *name, const struct trace *trace, const struct 
 static json_t *json_of(const char *name, const struct trace *trace, const struct fit_report *report) {
     const bool fits = report->fits_110;
     return json_pack(
-        "{s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", //
-        "trace", name, "allocations", (json_int_t)trace->blocks,                  //
+        "{s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I}", //
+        "trace", name, "allocations", (json_int_t)trace->blocks,                       //
         "peak_live", (json_int_t)trace->peak_bytes, "capacity_ratio", ratio(report->capacity, trace),
         "capacity_ratio_3", ratio(report->capacity_repeated, trace), "reserved_ratio",
         ratio(report->peak_reserved, trace), //
@@ -214,6 +214,8 @@ static json_t *json_of(const char *name, const struct trace *trace, const struct
         "stranded_bytes", (json_int_t)report->stranded, "warm_driver_calls", (json_int_t)report->warm_calls, //
         "driver_allocs_110", fits ? json_integer((json_int_t)report->at_110.allocs) : json_null(), "driver_frees_110",
         fits ? json_integer((json_int_t)report->at_110.frees) : json_null(), //
+        "driver_calls_110_repeated",
+        report->fits_110_repeated ? json_integer((json_int_t)report->repeated_110) : json_null(), //
         "driver_allocs_at_capacity", (json_int_t)report->at_capacity.allocs, "driver_frees_at_capacity",
         (json_int_t)report->at_capacity.frees);
 }

@@ -29,8 +29,9 @@ struct fit_report {
     uint64_t warm_calls;   /* of both kinds: the most in one repetition, of four after the fourth */
 
     /* once on a device of 1.10 times the peak live bytes, and on the smallest one */
-    bool fits_110;
+    bool fits_110, fits_110_repeated;
     struct fit_calls at_110, at_capacity;
+    uint64_t repeated_110; /* calls there in the last of eight repetitions, valid when fits_110_repeated */
 };
 
 /* False: `error` says why. The figures are started by the caller (stats_start). */

@@ -46,6 +46,7 @@ static void pool_rename(struct pool *pool) {
     stats_pool_gone(pool->figures);
     pool->generation = atomic_fetch_add(&pool->system->next_generation, 1) + 1;
     pool->next_id = 0;
+    pool->thrash = (struct thrash){0};
     figures_open(pool);
     prealloc_open(pool);
 }

@@ -48,13 +48,13 @@ struct room {
     uint64_t device_free; /* the driver's answer, UINT64_MAX when not asked */
 };
 
-static struct room device_room(struct pool *pool) {
+static struct room device_room(struct pool *pool, bool ask) {
     const struct pool_options *options = &pool->system->options;
     const struct device_ops *ops = pool->system->ops;
     struct room room = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     size_t free_bytes, total_bytes;
     /* A question about memory breaks captures, as a recording does. */
-    if (options->headroom_bytes && capture_record_begin(pool->system)) {
+    if ((ask || options->headroom_bytes) && capture_record_begin(pool->system)) {
         if (ops->memory_info(ops->self, pool->source.context, &free_bytes, &total_bytes) == DEVICE_OK) {
             room.device_free = free_bytes;
             room.headroom = free_bytes > options->headroom_bytes ? free_bytes - options->headroom_bytes : 0;
@@ -72,6 +72,12 @@ static struct room device_room(struct pool *pool) {
 
 static uint64_t room_bytes(const struct room *room) {
     return room->limit < room->headroom ? room->limit : room->headroom;
+}
+
+/* What the driver and the limit have left, as they say. No lock held. */
+static uint64_t device_left(struct pool *pool) {
+    const struct room room = device_room(pool, true);
+    return room.limit < room.device_free ? room.limit : room.device_free;
 }
 
 /* ---- give back ---- */
@@ -109,6 +115,7 @@ void grow_give_back(struct pool *pool, struct segment *segment) {
                  code, segment->size);
     lock_take(&pool->lock);
     figures_begin(pool);
+    pool->thrash.owed++;
     stats_add(&pool->figures->segment_releases, 1);
     stats_add(&pool->figures->segment_release_bytes, segment->size);
     stats_add(&pool->figures->driver_ns, spent);
@@ -231,6 +238,19 @@ static uint64_t device_cached(struct pool_system *system, const struct device_st
         lock_give(&pool->lock);
     }
     return cached;
+}
+
+/* Bytes of the segments that release_one finds. */
+static uint64_t device_releasable(struct pool_system *system, const struct device_state *device, bool waits) {
+    uint64_t bytes = 0;
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device || (!waits && pool->source.kind == SEGMENT_PLAIN)) continue;
+        lock_take(&pool->lock);
+        const struct segment *segment = grow_may_release(pool) ? pool->free_segments : NULL;
+        for (; segment; segment = segment->free_next) bytes += segment->size;
+        lock_give(&pool->lock);
+    }
+    return bytes;
 }
 
 uint64_t grow_release(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep,
@@ -405,7 +425,7 @@ static int segment_take(const struct request *request, size_t bytes, uint64_t *a
 }
 
 uint64_t grow_room(struct pool *pool) {
-    const struct room room = device_room(pool);
+    const struct room room = device_room(pool, false);
     return room_bytes(&room);
 }
 
@@ -438,21 +458,34 @@ static bool may_wait(const struct request *request) {
     return !request->on && !request->pool->system->options.free_event;
 }
 
-/* The driver has no more, or the limit forbids more: give back what the device's pools cache, and ask again; what is
- * known to be idle before what has to be waited for, and last what was preallocated, unless it has room for the request
- * by now. No lock held. */
+/* The driver has no more, or the limit forbids more: give back what is lacking of what is known to be idle, if that is
+ * there, and ask again. No lock held. */
+static int segment_take_again(const struct request *request, size_t bytes, uint64_t *address,
+                              enum poolcuda_oom_reason *reason) {
+    struct pool_system *system = request->pool->system;
+    struct device_state *device = request->pool->device;
+    const bool waits = may_wait(request);
+    int code = DEVICE_OUT_OF_MEMORY;
+    grow_prove(system, device);
+    while (code == DEVICE_OUT_OF_MEMORY) {
+        const uint64_t left = device_left(request->pool);
+        const uint64_t lacking = left < bytes ? bytes - left : bytes; /* the driver may refuse what it has */
+        if (device_releasable(system, device, waits) < lacking || !grow_release(system, device, lacking, 0, waits))
+            break;
+        code = segment_retake(request, bytes, address, reason);
+    }
+    return code;
+}
+
+/* The same with all that the device's pools cache, also what has to be waited for, and last what was preallocated,
+ * unless it has room for the request by now. No lock held. */
 static int segment_take_hard(const struct request *request, size_t bytes, uint64_t *address,
                              enum poolcuda_oom_reason *reason) {
     struct pool_system *system = request->pool->system;
     struct device_state *device = request->pool->device;
     int code = DEVICE_OUT_OF_MEMORY;
-    grow_prove(system, device);
-    if (grow_release(system, device, bytes, 0, may_wait(request)))
-        code = segment_retake(request, bytes, address, reason);
-    if (code == DEVICE_OUT_OF_MEMORY) {
-        grow_settle(system, device);
-        if (grow_release(system, device, UINT64_MAX, 0, true)) code = segment_retake(request, bytes, address, reason);
-    }
+    grow_settle(system, device);
+    if (grow_release(system, device, UINT64_MAX, 0, true)) code = segment_retake(request, bytes, address, reason);
     if (code == DEVICE_OUT_OF_MEMORY && !prealloc_has_room(request->pool, bytes) && prealloc_release(system, device))
         code = segment_retake(request, bytes, address, reason);
     return code;
@@ -467,6 +500,17 @@ static struct block *try_free(const struct request *request, bool any) {
     return block ? heap_hand_out(pool, block, request->size, request->requested, request->cell) : NULL;
 }
 
+/* A block of any size, and the lock with it; or NULL, and no lock held, as before. */
+static struct block *take_any(const struct request *request) {
+    struct pool *pool = request->pool;
+    lock_take(&pool->lock);
+    figures_begin(pool);
+    struct block *block = try_free(request, true);
+    figures_end(pool);
+    if (!block) lock_give(&pool->lock);
+    return block;
+}
+
 /* A fresh segment's low end is the request's; what is left of one that was taken on a stream is free in the order of
  * that stream. *added: the segment is the pool's now, whether or not the block could be handed out. With the lock. */
 static struct block *try_segment(const struct request *request, uint64_t address, size_t bytes, bool *added) {
@@ -474,6 +518,7 @@ static struct block *try_segment(const struct request *request, uint64_t address
     struct block *block = heap_add_segment(pool, address, bytes);
     *added = block != NULL;
     if (!block) return NULL;
+    pool->thrash.owed++;
     stats_add(&pool->figures->segment_allocs, 1);
     stats_add(&pool->figures->segment_alloc_bytes, bytes);
     block->state = BLOCK_IDLE;
@@ -503,7 +548,7 @@ static void note_trim(struct pool *pool, uint64_t released, uint64_t device_free
 
 void grow_keep_headroom(struct pool *pool, bool waits) {
     const uint64_t headroom = pool->system->options.headroom_bytes;
-    const struct room room = device_room(pool);
+    const struct room room = device_room(pool, false);
     bool whole = room.device_free >= headroom;
     if (!whole) {
         uint64_t released = grow_release(pool->system, pool->device, headroom - room.device_free, 0, waits);
@@ -513,20 +558,23 @@ void grow_keep_headroom(struct pool *pool, bool waits) {
     if (whole) atomic_store_explicit(&pool->device->tight, false, memory_order_relaxed);
 }
 
+/* What is left rather than more than that, but no less than `exact`. */
+static size_t within(size_t wanted, size_t exact, uint64_t left) {
+    if (wanted > left) wanted = (size_t)(left / GRANULE * GRANULE);
+    return wanted > exact ? wanted : exact;
+}
+
 /* How much to ask for, giving back first where there is no room for the least. No lock held. */
 static size_t make_room(const struct request *request, size_t exact, size_t wanted, struct room *room) {
     struct pool *pool = request->pool;
-    *room = device_room(pool);
-    while (wanted > room_bytes(room) && wanted > exact) {
-        wanted = wanted / 2 / GRANULE * GRANULE;
-        if (wanted < exact) wanted = exact;
-    }
+    *room = device_room(pool, false);
+    wanted = within(wanted, exact, room_bytes(room));
     if (wanted <= room_bytes(room)) return wanted;
     grow_prove(pool->system, pool->device);
     uint64_t released = grow_release(pool->system, pool->device, wanted - room_bytes(room), 0, may_wait(request));
     if (released) {
         note_trim(pool, released, room->device_free);
-        *room = device_room(pool);
+        *room = device_room(pool, false);
     }
     return wanted;
 }
@@ -570,7 +618,8 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     }
     const bool quick = pool->source.kind == SEGMENT_ASYNC || may_wait(request);
     const bool small = policy_is_small(request->size, &system->options); /* a large segment is worth more than it */
-    struct segment *given_up = quick && !small ? consolidate(pool, exact) : NULL;
+    const bool saves = thrash_saves(pool);
+    struct segment *given_up = quick && !small && !saves ? consolidate(pool, exact) : NULL;
     if (given_up) wanted = exact;
     lock_give(&pool->lock);
     while (given_up) {
@@ -585,22 +634,24 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     wanted = make_room(request, exact, wanted, &room);
     if (wanted > room_bytes(&room)) {
         /* A block of any size before the headroom is touched or the limit refuses. */
-        lock_take(&pool->lock);
-        figures_begin(pool);
-        *block = try_free(request, true);
-        figures_end(pool);
+        *block = take_any(request);
         if (*block) return DEVICE_OK;
-        lock_give(&pool->lock);
     }
 
     uint64_t address = 0;
     enum poolcuda_oom_reason reason = POOLCUDA_OOM_NONE;
     int code = segment_take(request, wanted, &address, &reason);
-    if (code == DEVICE_OUT_OF_MEMORY && wanted > exact) {
-        wanted = exact;
+    for (unsigned tries = 0; tries < 2 && code == DEVICE_OUT_OF_MEMORY && wanted > exact; tries++) {
+        wanted = tries == 0 ? within(wanted, exact, device_left(pool)) : exact;
         code = segment_take(request, wanted, &address, &reason);
     }
-    if (code == DEVICE_OUT_OF_MEMORY) code = segment_take_hard(request, wanted, &address, &reason);
+    if (code == DEVICE_OUT_OF_MEMORY) code = segment_take_again(request, wanted, &address, &reason);
+    if (code == DEVICE_OUT_OF_MEMORY) {
+        /* A block of any size before what is of no use to the request goes, or the device is waited for. */
+        *block = take_any(request);
+        if (*block) return DEVICE_OK;
+        code = segment_take_hard(request, wanted, &address, &reason);
+    }
     if (code == DEVICE_OK && wanted > room.headroom)
         atomic_store_explicit(&pool->device->tight, true, memory_order_relaxed);
 

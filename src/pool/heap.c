@@ -207,7 +207,7 @@ static bool block_join(struct pool *pool, struct block *neighbour, struct block 
 
 static struct fit_bounds bounds_of(const struct pool *pool, size_t size, bool any) {
     return any ? (struct fit_bounds){SIZE_MAX, SIZE_MAX}
-               : policy_fit(size, pool->device->max_split, &pool->system->options);
+               : policy_fit(size, pool->device->max_split, pool->thrash.saves, &pool->system->options);
 }
 
 struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any) {

@@ -209,8 +209,8 @@ size_t policy_round(size_t bytes);
 uint64_t policy_max_split(const struct pool_options *options, uint64_t device_total);
 /* Is it one of those that share segments of the ordinary size, and have no part of larger ones? */
 bool policy_is_small(size_t size, const struct pool_options *options);
-/* What a request of `size` may take. */
-struct fit_bounds policy_fit(size_t size, uint64_t max_split, const struct pool_options *options);
+/* What a request of `size` may take. `saves`: rather a block that is somewhat large than a call of the driver. */
+struct fit_bounds policy_fit(size_t size, uint64_t max_split, bool saves, const struct pool_options *options);
 /* Shall `block_size` be split for `size`? */
 bool policy_split(size_t block_size, size_t size, uint64_t max_split);
 /* Least segment for `size`, and the segment wanted when there is room. */
@@ -366,6 +366,17 @@ struct device_state {
     struct device_state *next; /* system->devices */
 };
 
+/* ---- thrash.c: a guard against giving segments back for others over and over. Guarded by the pool's lock ---- */
+
+struct thrash {
+    uint64_t owed;    /* driver calls for segments that have not been paid off; who makes one counts it */
+    uint64_t counted; /* allocations of the pool that have paid */
+    bool saves;       /* calls are saved where the memory that it takes comes back */
+};
+
+/* After what the allocations since the last time have paid. */
+bool thrash_saves(struct pool *pool);
+
 enum pool_status { POOL_OPEN, POOL_CLOSED };
 
 /* What a hit touches stands first. */
@@ -424,9 +435,10 @@ struct pool {
     bool ended;                  /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned closers;            /* pool_context_close calls that await their settle */
     pthread_mutex_t change_lock; /* guards changes; taken inside `lock`, or alone */
-    pthread_cond_t changed;      /* status became OPEN, inside became 0 while CLOSED or ended, a marking ended */
-    uint64_t changes;            /* how often */
-    struct pool *next;           /* system->pools */
+    struct thrash thrash;
+    pthread_cond_t changed; /* status became OPEN, inside became 0 while CLOSED or ended, a marking ended */
+    uint64_t changes;       /* how often */
+    struct pool *next;      /* system->pools */
 };
 
 /* The context of a pool of the plain kind. Without the lock it may be that of an earlier life, where the address that

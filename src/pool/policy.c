@@ -5,13 +5,15 @@
  *
  * One pool serves all sizes. Small live blocks must not strand large segments: so small requests keep to segments of
  * the ordinary size, and requests above `max_split` to blocks of their own size, as long as there is room for that. On
- * its own that bound follows the device's memory, since what hurts is a segment that is a large part of it. A segment
- * is made to hold a whole number of a repeated size.
+ * its own that bound follows the device's memory, since what hurts is a segment that is a large part of it; below the
+ * ordinary size it would leave segments that are never split. A segment is made to hold a whole number of a repeated
+ * size.
  */
 #include "pool/internal.h"
 
-#define SMALL_SHARE 16             /* requests below this part of an ordinary segment are small */
+#define SMALL_SHARE 64             /* requests below this part of an ordinary segment are small */
 #define LARGE_SLACK GRANULE        /* a request above max_split takes a block at most this much larger */
+#define SAVING_SHARE 8             /* where calls of the driver are saved also by this part of its own size */
 #define MULTIPLE_LIMIT (128 * MIB) /* largest segment made to hold several blocks of one size */
 #define GROWTH_LIMIT (64 * MIB)    /* largest segment taken only because the pool is already large */
 
@@ -39,19 +41,19 @@ uint64_t policy_max_split(const struct pool_options *options, uint64_t device_to
     uint64_t limit = options->limit_bytes;
     if (device_total) limit = min_u64(limit, device_total);
     if (limit == CONFIG_NONE) return UINT64_MAX;
-    return max_u64(32 * MIB, limit / 24);
+    return max_u64(options->segment_bytes, limit / 24);
 }
 
 bool policy_is_small(size_t size, const struct pool_options *options) {
     return size < options->segment_bytes / SMALL_SHARE;
 }
 
-struct fit_bounds policy_fit(size_t size, uint64_t max_split, const struct pool_options *options) {
+struct fit_bounds policy_fit(size_t size, uint64_t max_split, bool saves, const struct pool_options *options) {
     struct fit_bounds most = {SIZE_MAX, SIZE_MAX};
     if (size <= max_split)
         most.block = (size_t)max_u64(max_split, policy_exact_segment(size));
-    else if (size <= SIZE_MAX - LARGE_SLACK)
-        most.block = size + LARGE_SLACK;
+    else if (size <= SIZE_MAX / 2)
+        most.block = saves ? size + size / SAVING_SHARE + LARGE_SLACK : size + LARGE_SLACK;
     if (policy_is_small(size, options)) most.segment = (size_t)options->segment_bytes;
     return most;
 }

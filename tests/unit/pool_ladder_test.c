@@ -78,7 +78,7 @@ static void the_other_devices_memory_is_left_alone(void **state) {
 static void a_large_free_segment_goes_back_for_a_small_one(void **state) {
     (void)state;
     struct fixture f;
-    fixture_begin(&f, 100 * MIB_BYTES, fixture_options()); /* blocks above 32 MiB are not split on this device */
+    fixture_begin(&f, 100 * MIB_BYTES, fixture_options()); /* blocks above 16 MiB are not split on this device */
     uint64_t large = must_alloc(&f, 98 * MIB_BYTES);
     must_free(&f, large);
     must_alloc(&f, 4 * MIB_BYTES);
@@ -160,11 +160,56 @@ static void the_limit_can_be_reached_and_not_passed(void **state) {
     struct fixture f;
     fixture_begin(&f, 1024 * MIB_BYTES, options);
     must_alloc(&f, 56 * MIB_BYTES);
-    must_alloc(&f, 4096); /* an ordinary segment would pass the limit: half of one is taken */
+    must_alloc(&f, 4096); /* an ordinary segment would pass the limit: what is left is taken */
     assert_int_equal(f.device.most_in_use[0], 64 * MIB_BYTES);
     uint64_t address;
     assert_int_equal(pool_alloc(f.pool, 10 * MIB_BYTES, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
     assert_int_equal(f.device.most_in_use[0], 64 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static void the_rest_of_the_device_is_taken_rather_than_the_least(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 64 * MIB_BYTES, fixture_options());
+    must_alloc(&f, 54 * MIB_BYTES);
+    must_alloc(&f, 4096);
+    assert_int_equal(totals_of(&f, 0).reserved, 64 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+/* 40 MiB lack 18; what is free is too little to be given up for it. */
+static void no_more_than_what_is_lacking_goes_back(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 100 * MIB_BYTES, fixture_options());
+    must_alloc(&f, 50 * MIB_BYTES);
+    uint64_t a = must_alloc(&f, 20 * MIB_BYTES), b = must_alloc(&f, 8 * MIB_BYTES);
+    must_free(&f, a);
+    must_free(&f, b);
+    must_alloc(&f, 40 * MIB_BYTES);
+    assert_int_equal(f.device.releases, 1);
+    assert_int_equal(totals_of(&f, 0).releasable, 8 * MIB_BYTES);
+    fixture_end(&f);
+}
+
+static void in_need_an_idle_block_comes_before_what_has_to_be_waited_for(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.free_event = true;
+    options.max_split_bytes = CONFIG_NONE;
+    struct fixture f;
+    fixture_begin(&f, 64 * MIB_BYTES, options);
+    const uint64_t large = must_alloc(&f, 32 * MIB_BYTES), other = must_alloc(&f, 32 * MIB_BYTES);
+    must_free(&f, large);
+    must_alloc(&f, 20 * MIB_BYTES); /* of the first: 12 MiB of it are idle */
+    f.device.passes_at_once = false;
+    must_free(&f, other);
+    const unsigned waits = f.device.synchronizes;
+    assert_in_range(must_alloc(&f, 4096), large, large + 32 * MIB_BYTES);
+    assert_int_equal(f.device.synchronizes, waits);
+    assert_int_equal(f.device.releases, 0);
+    f.device.passes_at_once = true;
     fixture_end(&f);
 }
 
@@ -617,6 +662,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_absurd_request_gives_nothing_back),
     cmocka_unit_test(hazard_41_the_limit_refuses_only_after_cached_memory_went_back),
     cmocka_unit_test(the_limit_can_be_reached_and_not_passed),
+    cmocka_unit_test(the_rest_of_the_device_is_taken_rather_than_the_least),
+    cmocka_unit_test(no_more_than_what_is_lacking_goes_back),
+    cmocka_unit_test(in_need_an_idle_block_comes_before_what_has_to_be_waited_for),
     cmocka_unit_test(a_request_that_failed_counts_nothing_towards_the_limit),
     cmocka_unit_test(what_a_reset_took_counts_nothing_towards_the_limit),
     cmocka_unit_test(hazard_41_the_smallest_segment_that_covers_goes_back),

@@ -122,7 +122,7 @@ static void policy_bounds_splits(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
     assert_int_equal(policy_max_split(&options, 24 * 1024 * MIB), 1024 * MIB);
-    assert_int_equal(policy_max_split(&options, 100 * MIB), 32 * MIB);
+    assert_int_equal(policy_max_split(&options, 100 * MIB), 16 * MIB); /* an ordinary segment is split */
     assert_int_equal(policy_max_split(&options, 0), UINT64_MAX);
     options.limit_bytes = 48 * 1024 * MIB;
     assert_int_equal(policy_max_split(&options, 96 * 1024 * MIB), 2048 * MIB);
@@ -136,12 +136,20 @@ static void policy_bounds_splits(void **state) {
     assert_false(policy_split(1024, 1024, 32 * MIB));
     assert_false(policy_split(17 * MIB - 512, 16 * MIB, 32 * MIB)); /* the rest is under a sixteenth */
     assert_true(policy_split(17 * MIB, 16 * MIB, 32 * MIB));
-    assert_int_equal(policy_fit(MIB, 32 * MIB, &options).block, 32 * MIB);
-    assert_int_equal(policy_fit(40 * MIB, 32 * MIB, &options).block, 42 * MIB);
-    assert_int_equal(policy_fit(MIB, UINT64_MAX, &options).block, SIZE_MAX);
-    assert_int_equal(policy_fit(SIZE_MAX / UNIT * UNIT, 32 * MIB, &options).block, SIZE_MAX);
-    assert_int_equal(policy_fit(MIB - 512, 32 * MIB, &options).segment, 16 * MIB);
-    assert_int_equal(policy_fit(MIB, 32 * MIB, &options).segment, SIZE_MAX);
+}
+
+static void policy_bounds_what_fits(void **state) {
+    (void)state;
+    const struct pool_options options = fixture_options();
+    for (int saves = 0; saves <= 1; saves++) {
+        assert_int_equal(policy_fit(MIB, 32 * MIB, saves, &options).block, 32 * MIB);
+        assert_int_equal(policy_fit(MIB, UINT64_MAX, saves, &options).block, SIZE_MAX);
+        assert_int_equal(policy_fit(SIZE_MAX / UNIT * UNIT, 32 * MIB, saves, &options).block, SIZE_MAX);
+        assert_int_equal(policy_fit(MIB / 4 - 512, 32 * MIB, saves, &options).segment, 16 * MIB); /* a small one */
+        assert_int_equal(policy_fit(MIB / 4, 32 * MIB, saves, &options).segment, SIZE_MAX);
+    }
+    assert_int_equal(policy_fit(40 * MIB, 32 * MIB, false, &options).block, 42 * MIB);
+    assert_int_equal(policy_fit(40 * MIB, 32 * MIB, true, &options).block, 47 * MIB);
 }
 
 static void policy_sizes_segments(void **state) {
@@ -252,6 +260,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_live_table_finds_what_it_holds),
     cmocka_unit_test(policy_rounds_and_refuses_overflow),
     cmocka_unit_test(policy_bounds_splits),
+    cmocka_unit_test(policy_bounds_what_fits),
     cmocka_unit_test(policy_sizes_segments),
     cmocka_unit_test(host_memory_per_live_block_is_bounded),
     cmocka_unit_test(a_pool_that_was_found_before_its_reset_is_reset_again),
