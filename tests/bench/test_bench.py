@@ -76,8 +76,9 @@ def a_quick_report_has_every_key_and_a_reason_for_what_is_not_known():
     for name in ("growth", "instructions"):
         if not report["reasons"][name]:
             raise AssertionError(report["reasons"])
-    if (report["trace_overhead"] is None) != ("trace_overhead" in report["reasons"]):
-        raise AssertionError((report["trace_overhead"], report["reasons"]))
+    expect_equal(list(report["trace_overhead"]["orders"]), ORDERS, "recorded")
+    for row in report["trace_overhead"]["orders"].values():
+        expect_fields(row, {"traced_ns": NUMBER, "untraced_ns": NUMBER, "ratio": NUMBER}, "recording")
     expect_equal(list(report["bounds"]), BOUNDS, "bounds")
     for name, bound in report["bounds"].items():
         if bound["holds"] is None and not bound["reason"]:
