@@ -113,6 +113,11 @@ static uint64_t cached_of(const struct poolcuda_pool *pool) {
     return pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes + pool->retired_bytes;
 }
 
+/* Reserved ahead, and free. */
+static uint64_t ahead_of(const struct poolcuda_pool *pool) {
+    return pool->prealloc_unused_bytes + pool->fixed_free_bytes;
+}
+
 /* A sentence about the first thing that is wrong with one pool; NULL when nothing is. */
 static const char *pool_broken(const struct sums *sums, uint64_t *is, uint64_t *should) {
     const struct poolcuda_pool *pool = &sums->pool;
@@ -169,7 +174,7 @@ bool figures_broken(char *text, size_t size) {
     for (uint32_t i = 0; i < header->pools.count; i++) {
         pool_read(i, &sums);
         if (sums.pool.state != POOLCUDA_POOL_OPEN) continue;
-        others += sums.pool.reserved_bytes - cached_of(&sums.pool);
+        others += sums.pool.reserved_bytes - cached_of(&sums.pool) - ahead_of(&sums.pool);
         const char *broken = pool_broken(&sums, &is, &should);
         if (broken == NULL) continue;
         snprintf(text, size, "figures of pool %u (device %d, kind %u): %s: %" PRIu64 ", %" PRIu64, i, sums.pool.device,

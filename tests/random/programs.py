@@ -77,6 +77,10 @@ def batch_settings(batch):
     elif kind == 5:
         variables["POOL_FILL"] = chosen.choice(["zero", "poison"])
         options.append("--no-holds")
+    if kind in (6, 8) or (kind < 2 and chosen.random() < 0.3):
+        variables["POOL_PREALLOC_MB"] = str(chosen.choice([8, 40, 200]))
+    if kind in (7, 8):
+        variables["POOL_FIXED"] = chosen.choice(["512B*3", "512B*40,3KiB*8,1MiB*4", "1B*12,8KiB*2,7KiB*2,6KiB*2"])
     for name, value in SHAPES[batch % len(SHAPES)].items():
         variables[name] = ",".join(filter(None, [variables.get(name), value]))
     # Without fences a free of any kind may wait, and one on a stream that cannot be told from others does.
