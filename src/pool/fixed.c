@@ -80,10 +80,10 @@ static bool add_blocks(struct pool *pool, struct fixed_size *fixed, uint64_t add
     if (added) {
         block->segment->fixed = fixed;
         block = cut(fixed, block, records);
-        fixed->blocks += count;
         /* The last one first, so that they are taken in the order of addresses. */
         for (struct block *before; block; block = before) {
             before = block->before;
+            fixed->blocks++;
             fixed_put(pool, block);
         }
         prealloc_count(pool, bytes);

@@ -105,6 +105,22 @@ def hazard_34_every_protocol_opens_the_blocks_bytes():
 
 
 @case
+def hazard_34_blocks_of_memory_reserved_ahead_are_opened_as_others():
+    """There too the driver's handle is for a block where the driver's allocation begins, and no other's."""
+    for variables in {"POOL_FIXED": f"{SIZE}B*4"}, {"POOL_PREALLOC_MB": "64"}, {"POOL_PREALLOC_MB": "6", "POOL_SEGMENT_MB": "2"}:
+        for pooled in True, False:
+            with exporter(variables=variables) as source, Process(pool=pooled) as sink:
+                source.block("large", 44, 2 * SIZE)
+                for name, value, size in ("first", 11, SIZE), ("second", 22, SIZE), ("large", 44, 2 * SIZE):
+                    if not pooled and name != "first":
+                        answer = sink.do(f"open {name} {source.export(name)}")
+                        assert answer != "0" or name == "large", (variables, name)
+                        continue
+                    sink.ok(f"open {name} {source.export(name, 700)}")
+                    sink.reads(name, value, size=size)
+
+
+@case
 def hazard_34_natively_all_of_it_works_without_the_pool():
     with exporter(pool=False) as source, Process(pool=False) as sink:
         for name, value in ("first", 11), ("second", 22), ("third", 33):

@@ -80,5 +80,15 @@ int main(int argc, char **argv) {
         printf(#name " %" PRIu64 "\n", sum);                                           \
     }
     POOLCUDA_CELL_COUNTERS(PRINT_CELL)
+#define PRINT_FIXED(name, unit, kind, help)                                    \
+    {                                                                          \
+        uint64_t sum = 0;                                                      \
+        for (uint32_t i = 0; i < header->fixed.count; i++) {                   \
+            const struct poolcuda_fixed *fixed = at(header, header->fixed, i); \
+            if (fixed->pool) sum += fixed->name;                               \
+        }                                                                      \
+        printf("fixed_" #name " %" PRIu64 "\n", sum);                          \
+    }
+    POOLCUDA_FIXED_FIGURES(PRINT_FIXED)
     return 0;
 }

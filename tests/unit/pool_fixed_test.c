@@ -76,6 +76,7 @@ static void exactly_its_size_is_served_and_nothing_else(void **state) {
     assert_int_equal(fixed_figures(BIG)->in_use, 2);
     assert_int_equal(fixed_figures(BIG)->hits, 2);
     assert_int_equal(fixed_figures(BIG)->misses, 0);
+    assert_int_equal(fixed_figures(BIG)->peak_in_use, 2);
     assert_int_equal(fixed_figures(ROUND)->in_use, 1);
     fixture_end(&f);
 }
