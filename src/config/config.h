@@ -59,8 +59,8 @@ struct config {
  * NULL. */
 const struct config *config_get(void);
 
-/* POOL_TRACE as the calling process is to read it: with its own number for %p, which a forked child's is not that of the
- * process that read the environment. False when it is not set, or does not fit. */
+/* POOL_TRACE as the calling process is to read it: with its own number for %p, which a forked child's is not that of
+ * the process that read the environment. False when it is not set, or does not fit. */
 bool config_trace_file(char *path, size_t size);
 
 /* Parse `environment` (as environ) into *out; complaints go to `complain` (one call a line, no newline), which may be

@@ -9,7 +9,7 @@
 #include "trace/trace.h"
 
 /* A hit is compiled with all that it calls in one; this is called where it is wanted. */
-#define APART __attribute__((noinline, noclone))
+#define APART __attribute__((noinline))
 
 /* Of a free: what has to wait until the pool's lock is given up. */
 static _Thread_local struct trace_call freed __attribute__((tls_model("initial-exec")));
@@ -22,35 +22,43 @@ static inline uint64_t where_of(const struct pool *pool, bool on_stream) {
                        on_stream ? POOLCUDA_TRACE_STREAM_ID : POOLCUDA_TRACE_NO_STREAM);
 }
 
+static void COLD record_alloc(const struct request *request, const struct block *block, enum pool_door door,
+                              bool took_segment, uint64_t time) {
+    const struct trace_call call = {
+        .time = time,
+        .address = block->address,
+        .size = request->requested,
+        .number = block->id,
+        .stream = request->on ? request->on->identity.id : 0,
+        .where = where_of(request->pool, request->on != NULL),
+        .operation = POOLCUDA_TRACE_ALLOC,
+        .served = took_segment ? POOLCUDA_TRACE_BY_MISS : POOLCUDA_TRACE_BY_HIT,
+        .runtime_door = door == POOL_DOOR_RUNTIME,
+    };
+    trace_record(&call);
+}
+
 /* The program does not have the block yet, so nobody frees it. */
 void APART watch_alloc(const struct request *request, const struct block *block, enum pool_door door,
                        bool took_segment) {
     if (trace_is_on()) {
+        const uint64_t time = trace_time();
         struct trace_block *own = trace_own;
-        const struct trace_call call = {
-            .time = trace_time(),
-            .address = block->address,
-            .size = request->requested,
-            .number = block->id,
-            .stream = request->on ? request->on->identity.id : 0,
-            .where = where_of(request->pool, request->on != NULL),
-            .operation = POOLCUDA_TRACE_ALLOC,
-            .served = took_segment ? POOLCUDA_TRACE_BY_MISS : POOLCUDA_TRACE_BY_HIT,
-            .runtime_door = door == POOL_DOOR_RUNTIME,
-        };
-        if (!own || took_segment || !trace_put_hit(own, &call)) trace_record(&call);
+        if (__builtin_expect(!own || took_segment, 0) ||
+            !trace_put_hit(own, time, block->address, request->requested, block->id,
+                           request->on ? request->on->identity.id : 0, where_of(request->pool, request->on != NULL),
+                           door == POOL_DOOR_RUNTIME))
+            record_alloc(request, block, door, took_segment, time);
     }
-    if (request->pool->system->log_all)
+    if (__builtin_expect(request->pool->system->log_all, 0))
         log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", request->pool->device->ordinal, request->requested,
                  (unsigned long long)block->address, took_segment ? "miss" : "hit");
 }
 
-void APART watch_free(const struct pool *pool, const struct block *block, enum pool_door door) {
-    const bool asked = watch_asked.address == block->address, on_stream = asked && watch_asked.stream != WATCH_KEPT;
-    if (!trace_is_on() || (asked && !on_stream)) return;
-    struct trace_block *own = trace_own;
-    const struct trace_call call = {
-        .time = trace_time(),
+static void COLD record_free_later(const struct pool *pool, const struct block *block, enum pool_door door,
+                                   bool on_stream, uint64_t time) {
+    freed = (struct trace_call){
+        .time = time,
         .address = block->address,
         .number = block->id,
         .stream = on_stream ? watch_asked.stream : 0,
@@ -59,7 +67,18 @@ void APART watch_free(const struct pool *pool, const struct block *block, enum p
         .served = POOLCUDA_TRACE_BY_HIT,
         .runtime_door = door == POOL_DOOR_RUNTIME,
     };
-    if (!own || !trace_put_free(own, &call)) freed = call;
+}
+
+void APART watch_free(const struct pool *pool, const struct block *block, enum pool_door door) {
+    if (!trace_is_on()) return;
+    const uint64_t time = trace_time();
+    const bool on_stream = watch_asked.address == block->address;
+    const uint64_t stream = on_stream ? watch_asked.stream : 0;
+    if (__builtin_expect(stream == WATCH_KEPT, 0)) return;
+    struct trace_block *own = trace_own;
+    if (__builtin_expect(!own, 0) ||
+        !trace_put_free(own, time, block->id, stream, where_of(pool, on_stream), door == POOL_DOOR_RUNTIME))
+        record_free_later(pool, block, door, on_stream, time);
 }
 
 void APART watch_freed(const struct pool *pool, uint64_t address) {

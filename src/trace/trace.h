@@ -74,41 +74,42 @@ static inline unsigned trace_place_number(uint64_t number, uint64_t stream) {
 
 #define TRACE_NEAR (UINT64_C(1) << (POOLCUDA_TRACE_FREE_BITS - 1))
 
-/* trace_record of a hit, where it fits into two words: else false, and nothing is done. */
-static inline bool trace_put_hit(struct trace_block *block, const struct trace_call *call) {
-    const unsigned n = trace_place_number(call->number, call->stream);
+/* trace_record of a hit, where it fits into two words: else false, and nothing is done. Cannot block. */
+static inline bool trace_put_hit(struct trace_block *block, uint64_t now, uint64_t address, uint64_t size,
+                                 uint64_t number, uint64_t stream, uint64_t where, bool runtime_door) {
+    const unsigned n = trace_place_number(number, stream);
     const struct trace_place *place = &block->places[n];
-    const uint64_t time = (call->time - block->base) >> COUNTER_SHIFT, ahead = call->number - place->first;
-    const uint64_t unit = call->address / 512;
+    const uint64_t time = (now - block->base) >> COUNTER_SHIFT, ahead = number - place->first, unit = address / 512;
     uint64_t *at = atomic_load_explicit(&block->next, memory_order_relaxed);
-    if (__builtin_expect((time >> POOLCUDA_TRACE_TIME_BITS | ahead >> 16 | (place->stream ^ call->stream) |
-                          (place->where ^ call->where) | call->size >> 32 | unit >> 40 | call->address % 512) != 0 ||
+    if (__builtin_expect((time >> POOLCUDA_TRACE_TIME_BITS | ahead >> 16 | (place->stream ^ stream) |
+                          (place->where ^ where) | size >> 32 | unit >> 40 | address % 512) != 0 ||
                              at >= block->last,
                          0))
         return false;
     at[0] = time | (uint64_t)POOLCUDA_TRACE_HIT << POOLCUDA_TRACE_KIND_SHIFT |
-            (uint64_t)call->runtime_door << POOLCUDA_TRACE_DOOR_SHIFT | (uint64_t)n << POOLCUDA_TRACE_PLACE_SHIFT |
+            (uint64_t)runtime_door << POOLCUDA_TRACE_DOOR_SHIFT | (uint64_t)n << POOLCUDA_TRACE_PLACE_SHIFT |
             unit >> 32 << 40 | ahead << 48;
-    at[1] = call->size | unit << 32;
+    at[1] = size | unit << 32;
     atomic_store_explicit(&block->next, at + 2, memory_order_release);
     return true;
 }
 
-/* The same of a free of the pool's memory, in one word. Cannot block. */
-static inline bool trace_put_free(struct trace_block *block, const struct trace_call *call) {
-    const unsigned n = trace_place_number(call->number, call->stream);
+/* The same of a free of the pool's memory, in one word. */
+static inline bool trace_put_free(struct trace_block *block, uint64_t now, uint64_t number, uint64_t stream,
+                                  uint64_t where, bool runtime_door) {
+    const unsigned n = trace_place_number(number, stream);
     const struct trace_place *place = &block->places[n];
-    const uint64_t time = (call->time - block->base) >> COUNTER_SHIFT;
+    const uint64_t time = (now - block->base) >> COUNTER_SHIFT;
     uint64_t *at = atomic_load_explicit(&block->next, memory_order_relaxed);
     if (__builtin_expect((time >> POOLCUDA_TRACE_TIME_BITS |
-                          (call->number - place->first + TRACE_NEAR) >> POOLCUDA_TRACE_FREE_BITS |
-                          (place->stream ^ call->stream) | (place->where ^ call->where)) != 0 ||
+                          (number - place->first + TRACE_NEAR) >> POOLCUDA_TRACE_FREE_BITS | (place->stream ^ stream) |
+                          (place->where ^ where)) != 0 ||
                              at >= block->last,
                          0))
         return false;
     at[0] = time | (uint64_t)POOLCUDA_TRACE_FREE << POOLCUDA_TRACE_KIND_SHIFT |
-            (uint64_t)call->runtime_door << POOLCUDA_TRACE_DOOR_SHIFT | (uint64_t)n << POOLCUDA_TRACE_PLACE_SHIFT |
-            call->number << (64 - POOLCUDA_TRACE_FREE_BITS);
+            (uint64_t)runtime_door << POOLCUDA_TRACE_DOOR_SHIFT | (uint64_t)n << POOLCUDA_TRACE_PLACE_SHIFT |
+            number << (64 - POOLCUDA_TRACE_FREE_BITS);
     atomic_store_explicit(&block->next, at + 1, memory_order_release);
     return true;
 }

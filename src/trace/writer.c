@@ -240,7 +240,10 @@ static void write_alone(struct block *block) {
 
 static bool put_short(struct trace_block *block, const struct trace_call *call) {
     if (call->served != POOLCUDA_TRACE_BY_HIT || call->code != 0) return false;
-    return call->operation == POOLCUDA_TRACE_ALLOC ? trace_put_hit(block, call) : trace_put_free(block, call);
+    return call->operation == POOLCUDA_TRACE_ALLOC
+               ? trace_put_hit(block, call->time, call->address, call->size, call->number, call->stream, call->where,
+                               call->runtime_door)
+               : trace_put_free(block, call->time, call->number, call->stream, call->where, call->runtime_door);
 }
 
 void trace_record(const struct trace_call *call) {
