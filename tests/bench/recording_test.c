@@ -276,7 +276,7 @@ static void a_block_with_a_record_that_makes_no_sense_is_dropped_whole(void **st
     put_record(&image, &(uint64_t){word(0, 1, 3)}, 8); /* no kind */
     expect_no_call(&image);
     begin_bad(&image);
-    put_record(&image, &(uint64_t){word(POOLCUDA_TRACE_CALL, 1, 0)}, 8); /* half a record */
+    put_record(&image, &(uint64_t){word(POOLCUDA_TRACE_HIT, 1, 3)}, 8); /* half a record */
     expect_no_call(&image);
     begin_bad(&image);
     put_call(&image, 1, 3, 1, 512, 8, 0); /* no operation */

@@ -380,6 +380,45 @@ static void a_file_is_named_for_the_process_that_writes_it(void **state) {
     expect_two_files("named-%p", "named-%ld", "named-%ld");
 }
 
+static void *notice_new_process(void *arg) {
+    trace_forget_in_child();
+    trace_start();
+    return arg;
+}
+
+static int record_and_clone(void *arg) {
+    start_with(arg);
+    record_calls(0, 10);
+    const pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, notice_new_process, NULL);
+        pthread_join(thread, NULL);
+        record_calls(100, 110);
+        trace_finish();
+        printf("%ld\n", (long)getpid());
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    trace_finish();
+    return status;
+}
+
+static void a_child_that_another_of_its_threads_noticed_writes_nothing_of_its_parents(void **state) {
+    (void)state;
+    struct recording recording;
+    char name[64];
+    const char *text = child_run(record_and_clone, path_of("cloned"));
+    snprintf(name, sizeof name, "cloned.%ld", atol(text));
+    read_back(path_of(name), &recording);
+    expect_note(&recording, NULL);
+    assert_int_equal(recording.count, 10);
+    expect_calls(&recording, 100, 10);
+    recording_free(&recording);
+}
+
 static int record_few(void *arg) {
     start_with(arg);
     record_calls(0, 10);
@@ -694,6 +733,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_killed_process_loses_at_most_its_last_block),
     cmocka_unit_test(what_is_older_than_a_while_is_written_with_the_next_call),
     cmocka_unit_test(a_forked_child_begins_a_file_of_its_own),
+    cmocka_unit_test(a_child_that_another_of_its_threads_noticed_writes_nothing_of_its_parents),
     cmocka_unit_test(a_file_is_named_for_the_process_that_writes_it),
     cmocka_unit_test(a_file_that_exists_is_not_written_over),
     cmocka_unit_test(a_process_that_becomes_another_program_begins_another_file),
