@@ -76,6 +76,20 @@ def hazard_19_nor_does_one_that_is_logged():
 
 
 @case
+def hazard_19_nor_does_one_that_is_recorded():
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {"POOL_TRACE": os.path.join(folder, "recording.%p")}
+        for mode in "all", "thread":
+            native, pooled = check(mode, variables=variables, complete=True)
+            kept = [line for line in pooled if folder in line]
+            assert len(kept) == 1 and not [line for line in native if folder in line], kept
+        with tempfile.NamedTemporaryFile("r") as report:
+            native, pooled = check("closed", report.name, variables=variables, complete=True)
+        assert not [line for line in pooled if re.match(r"descriptor [012]:", line) and folder in line], pooled
+        assert len(os.listdir(folder)) >= 3, os.listdir(folder)
+
+
+@case
 def hazard_19_nor_does_one_in_a_thread():
     check("thread", complete=True)
 
@@ -133,7 +147,8 @@ def hazard_19_a_call_takes_little_of_the_callers_stack():
     if SANITIZER != "none":
         skip("a sanitizer's code takes more stack")
     with tempfile.TemporaryDirectory() as folder:
-        for variables in {}, {"POOL_LOG": "3", "POOL_LOG_FILE": os.path.join(folder, "log"), "POOL_FREE": "event"}:
+        for variables in ({}, {"POOL_LOG": "3", "POOL_LOG_FILE": os.path.join(folder, "log"), "POOL_FREE": "event"},
+                          {"POOL_TRACE": os.path.join(folder, "recording.%p")}):
             native, pooled = ({name: (int(first), int(later)) for name, first, later in
                                re.findall(r"(\w+): (\d+) (\d+)", run([GUEST, "stack"], pool=pool,
                                                                      variables=dict(DEVICES, **variables)))}
