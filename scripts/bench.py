@@ -128,18 +128,25 @@ def count_instructions(build, live_counts, pairs):
 
 # ---- threads, host memory, capacity, recording ----
 
-def measure_threads(build, rounds):
-    note("threads")
-    cores = len(os.sched_getaffinity(0))
-    report = program(build, "threads", ["--threads", "1,2,8", "--live", 1000, "--rounds", rounds, *TRACES])
-    one = report["runs"][0]["pairs_per_second"]
-    runs = []
+def thread_runs(build, calls, rounds):
+    """(blocks that are live, a row for each number of threads)"""
+    report = program(build, "threads", ["--calls", calls, "--threads", "1,2,8", "--live", 1000, "--rounds", rounds, *TRACES])
+    one, rows = report["runs"][0]["pairs_per_second"], []
     for run in report["runs"]:
         times = [pairs / alone for pairs, alone in zip(run["pairs_per_second"], one)]
-        runs.append({"threads": run["threads"], "pairs_per_second": statistics.median(run["pairs_per_second"]),
+        rows.append({"threads": run["threads"], "pairs_per_second": statistics.median(run["pairs_per_second"]),
                      "times": statistics.median(times), "times_range": [min(times), max(times)],
                      "processors": statistics.median(run["processors"])})
-    return {"live": report["live"], "cores": cores, "runs": runs}
+    return report["live"], rows
+
+
+def measure_threads(build, rounds):
+    """And what the machine makes of glibc's malloc, which threads do not share."""
+    note("threads")
+    live, runs = thread_runs(build, "async", rounds)
+    _, of_malloc = thread_runs(build, "malloc", rounds)
+    return {"live": live, "cores": len(os.sched_getaffinity(0)),
+            "runs": [{**run, "malloc_times": alike["times"]} for run, alike in zip(runs, of_malloc)]}
 
 
 def measure_host(build, live_counts):

@@ -166,9 +166,10 @@ def growth_lines(report):
 
 
 def thread_lines(threads):
-    return table(["threads", "pairs a second", "times one's", "lowest", "highest", "processors had"],
+    return table(["threads", "pairs a second", "times one's", "lowest", "highest", "malloc's", "processors had"],
                  [[str(run["threads"]), f"{run['pairs_per_second']:,.0f}", cell(run["times"], ".2f"),
-                   *(cell(value, ".2f") for value in run["times_range"]), cell(run["processors"], ".2f")]
+                   *(cell(value, ".2f") for value in run["times_range"]), cell(run["malloc_times"], ".2f"),
+                   cell(run["processors"], ".2f")]
                   for run in threads["runs"]])
 
 
@@ -241,7 +242,8 @@ def text(report):
     lines += ["Growth from 100 to 100,000 live blocks. net: the pool's over glibc's; less malloc's ns: of the pool's when as many",
               "nanoseconds as glibc's pair grew by are taken off.",
               *growth_lines(report), "",
-              f"Threads with streams and {report['threads']['live']} blocks of their own, {report['threads']['cores']} cores, wall time; processors had: of the machine, on average.",
+              f"Threads with streams and {report['threads']['live']} blocks of their own, {report['threads']['cores']} cores, wall time; malloc's: the times of",
+              "glibc's malloc and free, which shares nothing; processors had: of the machine, on average.",
               *thread_lines(report["threads"]), "",
               "Host memory.", *host_lines(report["host_bytes_per_block"]), "",
               "The bundled traces: least device memory and peak reserved on an unlimited device, over their peak live; driver",

@@ -41,7 +41,8 @@ def made_report():
              "stream_marks": 0, "crossed_streams": 5, "events_created": 1, "events_created_later": 0, "fences_of_most": 1.0}
             for way in ("sync", "event", "async")]},
         "threads": {"live": 1000, "cores": 2, "runs": [
-            {"threads": threads, "pairs_per_second": 1e6 * times, "times": times, "times_range": [times, times], "processors": 1.0}
+            {"threads": threads, "pairs_per_second": 1e6 * times, "times": times, "times_range": [times, times], "malloc_times": times,
+             "processors": 1.0}
             for threads, times in ((1, 1.0), (2, 1.6), (8, 1.0))]},
         "host_bytes_per_block": {"held": {"1000": 29.0, "100000": 160.0}, "churned": {"100000": 160.0}, "fixed": 2 * MIB},
         "capacity": {"made": {"ratio": 1.05, "driver_allocs": 7, "driver_frees": 3}},
