@@ -9,9 +9,8 @@
  */
 #include "pool/internal.h"
 
-#define OWED_MOST 2048 /* calls: some tenths of a second, once */
-#define PAYING_A_CALL \
-    16 /* allocations: a call costs some thousand times what a hit does, and saves one of the program's */
+#define OWED_MOST 2048   /* calls: some tenths of a second, once */
+#define PAYING_A_CALL 16 /* allocations, of which each would be a call without the pool */
 
 bool thrash_saves(struct pool *pool) {
     struct thrash *thrash = &pool->thrash;

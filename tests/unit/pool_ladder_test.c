@@ -178,6 +178,23 @@ static void the_rest_of_the_device_is_taken_rather_than_the_least(void **state) 
     fixture_end(&f);
 }
 
+static int overstated(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
+    (void)self;
+    (void)context;
+    *free_bytes = *total_bytes = 12 * MIB_BYTES;
+    return DEVICE_OK;
+}
+
+static void the_least_is_asked_for_where_the_driver_overstates_what_it_has(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, 6 * MIB_BYTES, fixture_options());
+    f.device.ops.memory_info = overstated;
+    must_alloc(&f, 3 * MIB_BYTES);
+    assert_int_equal(totals_of(&f, 0).reserved, 4 * MIB_BYTES);
+    fixture_end(&f);
+}
+
 /* 40 MiB lack 18; what is free is too little to be given up for it. */
 static void no_more_than_what_is_lacking_goes_back(void **state) {
     (void)state;
@@ -663,6 +680,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(hazard_41_the_limit_refuses_only_after_cached_memory_went_back),
     cmocka_unit_test(the_limit_can_be_reached_and_not_passed),
     cmocka_unit_test(the_rest_of_the_device_is_taken_rather_than_the_least),
+    cmocka_unit_test(the_least_is_asked_for_where_the_driver_overstates_what_it_has),
     cmocka_unit_test(no_more_than_what_is_lacking_goes_back),
     cmocka_unit_test(in_need_an_idle_block_comes_before_what_has_to_be_waited_for),
     cmocka_unit_test(a_request_that_failed_counts_nothing_towards_the_limit),
