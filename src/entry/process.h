@@ -14,6 +14,8 @@
 #include "poolcuda/stats.h"
 
 #define ENTRY_COLD __attribute__((cold, noinline))
+/* What a hit calls becomes part of it, the pool's half too where the library is compiled as a whole. */
+#define ENTRY_HOT __attribute__((hot, flatten))
 #define ENTRY_LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 /* The answer where the driver, or this function of it, is not there. */

@@ -61,15 +61,15 @@ static struct pool_system *pool_of(struct runtime *runtime) {
     return atomic_load_explicit(&runtime->pool, memory_order_acquire);
 }
 
-/* The same once it is decided. */
-static inline struct pool_system *quick_pool_of(struct runtime *runtime) {
-    struct pool_system *pool = atomic_load_explicit(&runtime->pool, memory_order_acquire);
-    return ENTRY_LIKELY(pool != NULL) ? pool : pool_of(runtime);
+/* The pool that serves the caller, as last known: NULL when that is to be found out. */
+static inline struct pool_system *pool_known(const void *caller) {
+    struct runtime *runtime = callers_quick(caller);
+    return ENTRY_LIKELY(runtime != NULL) ? atomic_load_explicit(&runtime->pool, memory_order_acquire) : NULL;
 }
 
 /* The pool that has to be asked about an address before the runtime is: nobody below this runtime will ask. */
 static inline struct pool_system *pool_of_frees(struct runtime *runtime) {
-    struct pool_system *pool = quick_pool_of(runtime);
+    struct pool_system *pool = pool_of(runtime);
     return ENTRY_LIKELY(pool != NULL) || door_below(runtime)
                ? pool
                : atomic_load_explicit(&process_own.driver_pool, memory_order_acquire);
@@ -128,13 +128,9 @@ static int ENTRY_COLD malloc_slowly(const void *caller, void **out, size_t bytes
     if (!runtime) return NO_RUNTIME;
     struct pool_system *pool = pool_of(runtime);
     if (!asked && pool && out) {
-        uint64_t address;
         asked = true;
-        code = pool_alloc(pool, bytes, POOL_DOOR_RUNTIME, &address);
-        if (code == DEVICE_OK) {
-            *out = (void *)(uintptr_t)address;
-            return code;
-        }
+        code = pool_alloc(pool, bytes, POOL_DOOR_RUNTIME, (uint64_t *)out);
+        if (code == DEVICE_OK) return code;
     }
     count_pass(runtime, pool);
     enum mark_kind kind = MARK_AGAIN; /* a dead context is revived by the runtime */
@@ -149,19 +145,14 @@ static int ENTRY_COLD malloc_slowly(const void *caller, void **out, size_t bytes
     return done_alloc((struct record){.call = MARK_ALLOC}, out, bytes, runtime->real.cudaMalloc(out, bytes));
 }
 
-int entry_cudaMalloc(void **out, size_t bytes) {
+ENTRY_HOT int entry_cudaMalloc(void **out, size_t bytes) {
     const void *caller = __builtin_return_address(0);
-    struct runtime *runtime = callers_quick(caller);
-    struct pool_system *pool = runtime ? atomic_load_explicit(&runtime->pool, memory_order_acquire) : NULL;
+    struct pool_system *pool = pool_known(caller);
     const bool asked = pool && out;
     int code = POOL_PASS;
     if (ENTRY_LIKELY(asked)) {
-        uint64_t address;
-        code = pool_alloc(pool, bytes, POOL_DOOR_RUNTIME, &address);
-        if (ENTRY_LIKELY(code == DEVICE_OK)) {
-            *out = (void *)(uintptr_t)address;
-            return code;
-        }
+        code = pool_alloc(pool, bytes, POOL_DOOR_RUNTIME, (uint64_t *)out);
+        if (ENTRY_LIKELY(code == DEVICE_OK)) return code;
     }
     return malloc_slowly(caller, out, bytes, asked, code);
 }
@@ -199,10 +190,9 @@ static int ENTRY_COLD free_slowly(const void *caller, void *address, bool asked,
     return done_free(record, address, runtime->real.cudaFree(address));
 }
 
-int entry_cudaFree(void *address) {
+ENTRY_HOT int entry_cudaFree(void *address) {
     const void *caller = __builtin_return_address(0);
-    struct runtime *runtime = callers_quick(caller);
-    struct pool_system *pool = runtime ? atomic_load_explicit(&runtime->pool, memory_order_acquire) : NULL;
+    struct pool_system *pool = pool_known(caller);
     const bool asked = pool && address;
     int code = POOL_PASS;
     if (ENTRY_LIKELY(asked)) {
@@ -214,12 +204,20 @@ int entry_cudaFree(void *address) {
 
 /* ---- stream-ordered ---- */
 
-typedef int (*alloc_async_function)(void **, size_t, void *);
-
 /* `code`: the pool's answer where `asked`. */
-static int ENTRY_COLD malloc_async_slowly(struct runtime *runtime, alloc_async_function real, void **out, size_t bytes,
-                                          struct device_stream stream, const struct pool_system *pool, bool asked,
-                                          int code) {
+static int ENTRY_COLD malloc_async_slowly(const void *caller, void **out, size_t bytes, struct device_stream stream,
+                                          bool asked, int code) {
+    struct runtime *runtime = callers_runtime(caller);
+    if (!runtime) return NO_RUNTIME;
+    int (*const real)(void **, size_t, void *) =
+        stream.per_thread_default ? runtime->real.cudaMallocAsync_ptsz : runtime->real.cudaMallocAsync;
+    if (!real) return NO_RUNTIME;
+    struct pool_system *pool = pool_of(runtime);
+    if (!asked && pool && out) {
+        asked = true;
+        code = pool_alloc_async(pool, bytes, stream, POOL_DOOR_RUNTIME, (uint64_t *)out);
+        if (code == DEVICE_OK) return code;
+    }
     const struct record record = {.call = MARK_ALLOC_ASYNC, .stream = stream};
     count_pass(runtime, pool);
     enum mark_kind kind = MARK_AGAIN;
@@ -232,68 +230,62 @@ static int ENTRY_COLD malloc_async_slowly(struct runtime *runtime, alloc_async_f
     return done_alloc(record, out, bytes, real(out, bytes, stream.handle));
 }
 
-static inline int malloc_async(struct runtime *runtime, alloc_async_function real, void **out, size_t bytes,
-                               struct device_stream stream) {
-    if (!real) return NO_RUNTIME;
-    struct pool_system *pool = quick_pool_of(runtime);
+static inline int malloc_async(const void *caller, void **out, size_t bytes, struct device_stream stream) {
+    struct pool_system *pool = pool_known(caller);
     const bool asked = pool && out;
     int code = POOL_PASS;
     if (ENTRY_LIKELY(asked)) {
-        uint64_t address;
-        code = pool_alloc_async(pool, bytes, stream, POOL_DOOR_RUNTIME, &address);
-        if (ENTRY_LIKELY(code == DEVICE_OK)) {
-            *out = (void *)(uintptr_t)address;
-            return code;
-        }
+        code = pool_alloc_async(pool, bytes, stream, POOL_DOOR_RUNTIME, (uint64_t *)out);
+        if (ENTRY_LIKELY(code == DEVICE_OK)) return code;
     }
-    return malloc_async_slowly(runtime, real, out, bytes, stream, pool, asked, code);
+    return malloc_async_slowly(caller, out, bytes, stream, asked, code);
 }
 
-/* The caller's runtime: what was found before, or else looked for. */
-static inline struct runtime *runtime_of(const void *caller) {
-    struct runtime *runtime = callers_quick(caller);
-    return ENTRY_LIKELY(runtime != NULL) ? runtime : callers_runtime(caller);
+ENTRY_HOT int entry_cudaMallocAsync(void **out, size_t bytes, void *stream) {
+    return malloc_async(__builtin_return_address(0), out, bytes, (struct device_stream){stream, false});
 }
 
-int entry_cudaMallocAsync(void **out, size_t bytes, void *stream) {
-    struct runtime *runtime = runtime_of(__builtin_return_address(0));
-    return runtime
-               ? malloc_async(runtime, runtime->real.cudaMallocAsync, out, bytes, (struct device_stream){stream, false})
-               : NO_RUNTIME;
+ENTRY_HOT int entry_cudaMallocAsync_ptsz(void **out, size_t bytes, void *stream) {
+    return malloc_async(__builtin_return_address(0), out, bytes, (struct device_stream){stream, true});
 }
 
-int entry_cudaMallocAsync_ptsz(void **out, size_t bytes, void *stream) {
-    struct runtime *runtime = runtime_of(__builtin_return_address(0));
-    return runtime ? malloc_async(runtime, runtime->real.cudaMallocAsync_ptsz, out, bytes,
-                                  (struct device_stream){stream, true})
-                   : NO_RUNTIME;
-}
-
-static int free_async(struct runtime *runtime, int (*real)(void *, void *), void *address,
-                      struct device_stream stream) {
+static int ENTRY_COLD free_async_slowly(const void *caller, void *address, struct device_stream stream, bool asked,
+                                        int code) {
+    struct runtime *runtime = callers_runtime(caller);
+    if (!runtime) return NO_RUNTIME;
+    int (*const real)(void *, void *) =
+        stream.per_thread_default ? runtime->real.cudaFreeAsync_ptsz : runtime->real.cudaFreeAsync;
     if (!real) return NO_RUNTIME;
     struct pool_system *pool = pool_of_frees(runtime);
     const uint64_t value = (uint64_t)(uintptr_t)address;
-    const bool asked = pool && address;
-    const int code = asked ? pool_free_async(pool, value, stream, POOL_DOOR_RUNTIME) : POOL_PASS;
-    if (ENTRY_LIKELY(code == DEVICE_OK)) return code;
+    if (!asked && pool && address) {
+        asked = true;
+        code = pool_free_async(pool, value, stream, POOL_DOOR_RUNTIME);
+        if (code == DEVICE_OK) return code;
+    }
     count_pass(runtime, pool);
     const struct record record = {.call = MARK_FREE_ASYNC, .stream = stream, .time = record_begin()};
     if (answer_free(runtime, MARK_FREE_ASYNC, value, asked, code)) return refuse_free(record, address, code);
     return done_free(record, address, real(address, stream.handle));
 }
 
-int entry_cudaFreeAsync(void *address, void *stream) {
-    struct runtime *runtime = runtime_of(__builtin_return_address(0));
-    return runtime ? free_async(runtime, runtime->real.cudaFreeAsync, address, (struct device_stream){stream, false})
-                   : NO_RUNTIME;
+static inline int free_async(const void *caller, void *address, struct device_stream stream) {
+    struct pool_system *pool = pool_known(caller);
+    const bool asked = pool && address;
+    int code = POOL_PASS;
+    if (ENTRY_LIKELY(asked)) {
+        code = pool_free_async(pool, (uint64_t)(uintptr_t)address, stream, POOL_DOOR_RUNTIME);
+        if (ENTRY_LIKELY(code == DEVICE_OK)) return code;
+    }
+    return free_async_slowly(caller, address, stream, asked, code);
 }
 
-int entry_cudaFreeAsync_ptsz(void *address, void *stream) {
-    struct runtime *runtime = runtime_of(__builtin_return_address(0));
-    return runtime
-               ? free_async(runtime, runtime->real.cudaFreeAsync_ptsz, address, (struct device_stream){stream, true})
-               : NO_RUNTIME;
+ENTRY_HOT int entry_cudaFreeAsync(void *address, void *stream) {
+    return free_async(__builtin_return_address(0), address, (struct device_stream){stream, false});
+}
+
+ENTRY_HOT int entry_cudaFreeAsync_ptsz(void *address, void *stream) {
+    return free_async(__builtin_return_address(0), address, (struct device_stream){stream, true});
 }
 
 /* ---- what else has to know of the pool, where no driver door lies below ---- */

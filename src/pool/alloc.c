@@ -3,7 +3,7 @@
  * Allocations. The common way (a fitting free block) is short and leaves by few branches; what is rare is in functions
  * marked cold, and in grow.c.
  */
-#include "pool/internal.h"
+#include "pool/hits.h"
 
 #include "config/log.h"
 
@@ -66,33 +66,67 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
     return code;
 }
 
+/* A block for the request that its bin does not have: from the index, into which the bins are merged if need be. */
+static struct block *take_from_index(const struct request *request, struct stream_list *list) {
+    struct pool *pool = request->pool;
+    struct block *block = heap_take(pool, list, request->size, false);
+    if (block || pool->bins.count + (list ? list->bins->count : 0) == 0) return block;
+    bins_merge_list(pool, NULL);
+    if (list) bins_merge_list(pool, list);
+    return heap_take(pool, list, request->size, false);
+}
+
 /* With pool->lock, which it gives up: the pool is open. */
-static inline int alloc_from(const struct request *request, const struct stream_list *list, enum pool_door door,
-                             uint64_t began, uint64_t *address) {
+static int __attribute__((noinline)) HOT alloc_slowly(const struct request *request, struct stream_list *list,
+                                                      enum pool_door door, uint64_t began, uint64_t *address) {
     struct pool *pool = request->pool;
     struct pool_system *system = pool->system;
-    figures_begin(pool);
-    struct block *block = heap_take(pool, list, request->size, false);
-    if (__builtin_expect(!block, 0)) {
-        figures_end(pool);
-        int code = alloc_miss(request, door, began, address);
-        check_or_abort(system);
-        return code;
-    }
-    block = heap_hand_out(pool, block, request->size, request->requested, request->cell);
-    if (__builtin_expect(!block, 0)) {
-        figures_end(pool);
-        lock_give(&pool->lock);
-        return pool_pass(POOLCUDA_PASS_no_host_memory);
+    struct bins *bins = list ? list->bins : &pool->bins;
+    const unsigned class = index_class(request->size);
+    struct block *block = bins_take(bins, class, request->size);
+    if (block) {
+        hit_alloc(pool, list, block, request->requested, request->cell, door);
+        if (began) figures_hit_latency(pool, began);
+        hit_end(pool);
+    } else {
+        bins_note_request(bins, class);
+        figures_begin(pool);
+        block = take_from_index(request, list);
+        if (__builtin_expect(!block, 0)) {
+            figures_end(pool);
+            int code = alloc_miss(request, door, began, address);
+            check_or_abort(system);
+            return code;
+        }
+        block = heap_hand_out(pool, block, request->size, request->requested, request->cell);
+        if (__builtin_expect(!block, 0)) {
+            figures_end(pool);
+            lock_give(&pool->lock);
+            return pool_pass(POOLCUDA_PASS_no_host_memory);
+        }
+        figures_alloc(pool, block, true, door);
+        if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+        figures_end_alloc(pool);
     }
     *address = block->address;
-    figures_alloc(pool, block, true, door);
-    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
-    figures_end_alloc(pool);
     const int code = alloc_done(request, block, door);
     if (__builtin_expect(system->watched && code == DEVICE_OK, 0)) watch_alloc(request, block, door, false);
     check_or_abort(system);
     return code;
+}
+
+/* A hit from a bin, with nothing else to do: with pool->lock, which it gives up. False: it is as it was. */
+static inline bool alloc_binned(struct pool *pool, struct stream_list *list, size_t size, size_t requested,
+                                unsigned number, enum pool_door door, uint64_t began, uint64_t *address) {
+    if (__builtin_expect(pool->system->attended_allocs, 0)) return false;
+    struct block *block = bins_take(list ? list->bins : &pool->bins, index_class(size), size);
+    if (__builtin_expect(!block, 0)) return false;
+    hit_alloc(pool, list, block, requested, number, door);
+    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+    hit_end(pool);
+    *address = block->address;
+    lock_give(&pool->lock);
+    return true;
 }
 
 /* With pool->lock, which it gives up: something is to be reserved first, or there are fixed sizes. */
@@ -104,7 +138,7 @@ static int COLD alloc_ahead(const struct request *request, enum pool_door door, 
         return pool_pass(POOLCUDA_PASS_closed_context);
     }
     const struct block *block = fixed_take(request);
-    if (!block) return alloc_from(request, NULL, door, began, address);
+    if (!block) return alloc_slowly(request, NULL, door, began, address);
     *address = block->address;
     figures_begin(pool);
     figures_alloc(pool, block, true, door);
@@ -116,10 +150,10 @@ static int COLD alloc_ahead(const struct request *request, enum pool_door door, 
     return code;
 }
 
-HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
+static int __attribute__((noinline))
+alloc_plain_slowly(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t began, uint64_t *address) {
     if (!bytes || !address) return pool_pass(POOLCUDA_PASS_zero_or_null);
     if (atomic_load_explicit(&system->captures, memory_order_relaxed)) return pool_pass(POOLCUDA_PASS_capture);
-    uint64_t began = sample_begin(&alloc_calls);
     void *context = NULL;
     if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context)
         return pass_without_context(door);
@@ -130,7 +164,7 @@ HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door
         if (!pool) return reason == POOLCUDA_PASS_no_context ? pass_without_context(door) : pool_pass(reason);
     }
     const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
-    if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
+    if (__builtin_expect(request.size - 1 >= pool->largest, 0)) return alloc_absurd(pool, bytes);
 
     lock_take(&pool->lock);
     if (__builtin_expect(pool->looks_ahead, 0)) return alloc_ahead(&request, door, began, address);
@@ -138,7 +172,25 @@ HOT int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door
         lock_give(&pool->lock);
         return pool_pass(POOLCUDA_PASS_closed_context);
     }
-    return alloc_from(&request, NULL, door, began, address);
+    return alloc_slowly(&request, NULL, door, began, address);
+}
+
+int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
+    const uint64_t began = sample_begin(&alloc_calls);
+    const size_t size = policy_round(bytes); /* 0 where it overflows too */
+    void *context = NULL;
+    if (__builtin_expect(system->ops->current_handle(system->ops->self, &context) == DEVICE_OK && context, 1)) {
+        struct pool *pool = contexts_known_pool(system, context);
+        const bool captures = atomic_load_explicit(&system->captures, memory_order_relaxed) != 0;
+        if (__builtin_expect(pool && !captures && size - 1 < pool->largest, 1)) {
+            lock_take(&pool->lock);
+            const bool open = pool->status == POOL_OPEN && !pool->looks_ahead;
+            if (__builtin_expect(open && alloc_binned(pool, NULL, size, bytes, 0, door, began, address), 1))
+                return DEVICE_OK;
+            lock_give(&pool->lock);
+        }
+    }
+    return alloc_plain_slowly(system, bytes, door, began, address);
 }
 
 int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
@@ -159,6 +211,7 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     figures_begin(pool);
     struct block *block = fixed_take_idle(&request);
     if (!block) {
+        bins_merge(pool);
         block = heap_take(pool, NULL, request.size, true);
         if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
     }
@@ -182,13 +235,13 @@ static bool COLD stream_captures(struct pool_system *system, struct device_strea
     return system->ops->stream_capturing(system->ops->self, stream) != DEVICE_OK;
 }
 
-HOT int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
-                         uint64_t *address) {
+static int __attribute__((noinline))
+alloc_async_slowly(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
+                   uint64_t began, uint64_t *address) {
     if (!bytes || !address) return pool_pass(POOLCUDA_PASS_zero_or_null);
     if (!system->options.async) return pool_pass(POOLCUDA_PASS_async);
     if (__builtin_expect(atomic_load(&system->captures) != 0, 0) && stream_captures(system, stream))
         return pool_pass(POOLCUDA_PASS_capture);
-    uint64_t began = sample_begin(&alloc_calls);
     int code;
     struct stream_ref *ref = streams_ref(system, stream, &code);
     if (__builtin_expect(!ref, 0)) return pass_without_context(door);
@@ -196,17 +249,37 @@ HOT int pool_alloc_async(struct pool_system *system, size_t bytes, struct device
         ref->pool = contexts_async_pool(system, ref->identity.context);
     struct pool *pool = ref->pool;
     if (__builtin_expect(!pool || !ref->identity.id, 0)) return pool_pass(POOLCUDA_PASS_async);
-    if (__builtin_expect(ref->identity.orders_others, 0) && streams_touch(system, ref) != DEVICE_OK)
+    if (!ref->identity.orders_others)
+        streams_make_ready(ref);
+    else if (streams_touch(system, ref) != DEVICE_OK)
         return pool_pass(POOLCUDA_PASS_async);
-    struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes, .on = ref};
-    if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
+    const size_t size = policy_round(bytes);
+    if (__builtin_expect(size - 1 >= pool->largest, 0)) return alloc_absurd(pool, bytes);
 
     lock_take(&pool->lock);
     if (__builtin_expect(pool->ended, 0)) {
         lock_give(&pool->lock);
         return pool_pass(POOLCUDA_PASS_closed_context);
     }
-    const struct stream_list *list = streams_list(pool, ref);
-    if (list) request.cell = list->cell;
-    return alloc_from(&request, list, door, began, address);
+    struct stream_list *list = streams_list(pool, ref);
+    const unsigned number = list ? list->cell : 0;
+    const struct request request = {.pool = pool, .size = size, .requested = bytes, .on = ref, .cell = number};
+    return alloc_slowly(&request, list, door, began, address);
+}
+
+int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
+                     uint64_t *address) {
+    const uint64_t began = sample_begin(&alloc_calls);
+    const size_t size = policy_round(bytes); /* 0 where it overflows too */
+    const struct stream_ref *ref = streams_ready(system, stream);
+    if (__builtin_expect(ref && atomic_load(&system->captures) == 0 && size - 1 < ref->ready->largest, 1)) {
+        struct pool *pool = ref->ready;
+        struct stream_list *list = ref->list;
+        lock_take(&pool->lock);
+        const bool known = list && list->id == ref->identity.id && !list->ending && !pool->ended;
+        if (__builtin_expect(known && alloc_binned(pool, list, size, bytes, list->cell, door, began, address), 1))
+            return DEVICE_OK;
+        lock_give(&pool->lock);
+    }
+    return alloc_async_slowly(system, bytes, stream, door, began, address);
 }

@@ -11,7 +11,7 @@
 /* Sums of a walk, to be compared with what the pool keeps. */
 struct walk {
     uint64_t live, requested, reserved, idle, waiting, ordered, retired, exported, releasable, live_blocks, in_table,
-        fixed, parts, idle_blocks, ordered_blocks, segments;
+        fixed, parts, idle_blocks, ordered_blocks, segments, binned;
     size_t largest, ordered_largest;
 };
 
@@ -53,7 +53,23 @@ static const char *check_block(const struct pool *pool, const struct segment *se
         if (block->size > walk->ordered_largest) walk->ordered_largest = block->size;
         return NULL;
     case BLOCK_WAITING:
+        if (block->number) {
+            HOLDS(live_table_entry(&pool->table, block->address) == block && "a kept block is in the table");
+            walk->in_table++;
+        }
         walk->waiting += block->size;
+        return NULL;
+    case BLOCK_BINNED:
+        HOLDS(live_table_entry(&pool->table, block->address) == block && "a block of a bin is in the table");
+        HOLDS(block->number < pool->list_count + !pool->list_count && "a block of a bin is of a list or idle");
+        walk->in_table++;
+        walk->binned++;
+        if (block->number) {
+            walk->ordered += block->size;
+            walk->ordered_blocks++;
+        } else {
+            walk->idle += block->size;
+        }
         return NULL;
     case BLOCK_RETIRED:
         walk->retired += block->size;
@@ -107,20 +123,41 @@ static const char *check_index(const struct free_index *index, enum block_state 
     return NULL;
 }
 
-static const char *check_lists(const struct pool *pool, const struct walk *walk) {
+/* `number`: of every block in them. */
+static const char *check_bins(const struct bins *bins, unsigned number, struct index_sums *sums) {
+    *sums = (struct index_sums){.oldest = UINT64_MAX};
+    for (unsigned class = 0; class < BIN_CLASSES; class ++) {
+        for (const struct block *block = bins->heads[class]; block; block = block->next) {
+            HOLDS(block->state == BLOCK_BINNED && block->number == number && "a bin has its own blocks");
+            HOLDS(index_class(block->size) == class && "a block is in the bin of its class");
+            sums->count++;
+            sums->bytes += block->size;
+            if (block->batch < sums->oldest) sums->oldest = block->batch;
+            if (block->batch > sums->newest) sums->newest = block->batch;
+        }
+    }
+    HOLDS(sums->count == bins->count && "bins count their blocks");
+    return NULL;
+}
+
+static const char *check_lists(const struct pool *pool, const struct walk *walk, uint64_t *in_bins) {
     uint64_t count = 0, bytes = 0;
     for (unsigned i = 1; i < pool->list_count; i++) {
         const struct stream_list *list = pool->lists[i];
-        struct index_sums sums;
+        struct index_sums sums, binned;
         const char *broken = check_index(list->index, BLOCK_ORDERED, i, &sums);
+        if (!broken) broken = check_bins(list->bins, i, &binned);
         if (broken) return broken;
+        HOLDS((!binned.count || (binned.oldest >= list->oldest && binned.newest <= list->newest)) &&
+              "a list bounds the batches of its bins");
         HOLDS(list->number == i && "a list knows its number");
         HOLDS((!list->id || streams_find(pool, list->id) == list) && "a stream finds its list");
-        HOLDS(sums.bytes == list->bytes && "a list counts its bytes");
+        HOLDS(sums.bytes + binned.bytes == list->bytes && "a list counts its bytes");
         HOLDS((!sums.count || (sums.oldest >= list->oldest && sums.newest <= list->newest)) &&
               "a list bounds its batches");
-        count += sums.count;
-        bytes += sums.bytes;
+        count += sums.count + binned.count;
+        bytes += sums.bytes + binned.bytes;
+        *in_bins += binned.count;
     }
     HOLDS(count == walk->ordered_blocks && bytes == walk->ordered && count == pool->ordered_blocks &&
           "every ordered block is in a list");
@@ -256,7 +293,7 @@ static const char *check_pool(const struct pool *pool) {
     for (const struct segment *whole = pool->wholes; whole; whole = whole->next) walk.segments++;
     HOLDS(walk.live == pool->live && walk.requested == pool->requested && walk.live_blocks == pool->live_blocks &&
           "live sums");
-    HOLDS(walk.in_table == pool->table.count && "only live blocks are in the table");
+    HOLDS(walk.in_table == pool->table.count && "the table has live and kept blocks, and no other");
     HOLDS(walk.reserved == pool->reserved && walk.segments == pool->segment_count && "reserved sums");
     HOLDS(walk.idle == pool->idle_bytes && walk.retired == pool->retired_bytes && walk.ordered == pool->ordered_bytes &&
           "cached sums");
@@ -268,8 +305,14 @@ static const char *check_pool(const struct pool *pool) {
     const char *broken = check_index(&pool->idle, BLOCK_IDLE, 0, &idle);
     if (broken) return broken;
     HOLDS(idle.count == walk.idle_blocks && idle.largest == walk.largest && "every idle block is in the index");
-    broken = check_lists(pool, &walk);
-    if (!broken) broken = check_waiting(pool, &walk);
+    struct index_sums binned;
+    broken = check_bins(&pool->bins, 0, &binned);
+    if (broken) return broken;
+    uint64_t in_bins = binned.count;
+    broken = check_lists(pool, &walk, &in_bins);
+    if (broken) return broken;
+    HOLDS(in_bins == walk.binned && "every binned block is in a bin");
+    broken = check_waiting(pool, &walk);
     if (!broken) broken = check_exported(pool, &walk);
     if (!broken) broken = check_fixed(pool, &walk);
     if (!broken) broken = check_wholes(pool, &walk);

@@ -102,6 +102,7 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
     pthread_cond_init(&pool->changed, NULL);
     pool->system = system;
     pool->device = device;
+    pool->largest = device->largest;
     pool->source = *source;
     pool->primary = primary;
     pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
@@ -188,7 +189,7 @@ struct pool *contexts_async_pool(struct pool_system *system, struct device_conte
     return pool;
 }
 
-struct pool *contexts_find_pool(struct pool_system *system, void *handle) {
+struct pool *COLD contexts_find_pool(struct pool_system *system, void *handle) {
     uint64_t epoch = atomic_load_explicit(&system->epoch, memory_order_acquire);
     pthread_mutex_lock(&system->contexts_lock);
     struct context_entry *entry = entry_of(system, handle);

@@ -103,7 +103,11 @@ static void retire_batches(struct pool_system *system, const struct device_state
         figures_begin(pool);
         streams_reclaim(pool);
         const uint64_t before = pool->retired_bytes;
-        while (pool->waiting && pool->waiting->batch <= batch) heap_retire(pool, heap_pop_waiting(pool));
+        while (pool->waiting && pool->waiting->batch <= batch) {
+            struct block *block = heap_pop_waiting(pool);
+            if (block->number) live_table_remove(&pool->table, block->address);
+            heap_retire(pool, block);
+        }
         bytes += pool->retired_bytes - before;
         figures_end(pool);
         lock_give(&pool->lock);

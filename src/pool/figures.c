@@ -10,7 +10,7 @@
 
 #include "config/log.h"
 
-uint64_t figures_clock(void) {
+uint64_t COLD figures_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
@@ -47,7 +47,7 @@ static void end_hit(struct pool *pool) {
     stats_set(&figures->idle_bytes, pool->idle_bytes);
     stats_set(&figures->largest_free_bytes, heap_largest(pool));
     stats_set(&figures->releasable_bytes, pool->releasable);
-    stats_set(&figures->free_blocks, pool->idle.count + pool->ordered_blocks);
+    stats_set(&figures->free_blocks, pool->idle.count + pool->bins.count + pool->ordered_blocks);
     stats_set(&figures->ordered_bytes, pool->ordered_bytes);
 }
 
@@ -80,7 +80,7 @@ void figures_end(struct pool *pool) {
     stats_set(&figures->segments, pool->segment_count);
     stats_set(&figures->prealloc_bytes, pool->prealloc_bytes);
     stats_set(&figures->prealloc_unused_bytes, pool->unused_bytes);
-    stats_set(&figures->free_blocks, pool->idle.count + pool->ordered_blocks);
+    stats_set(&figures->free_blocks, pool->idle.count + pool->bins.count + pool->ordered_blocks);
     stats_raise(&figures->peak_requested_bytes, pool->requested);
     stats_raise(&figures->peak_live_bytes, pool->live);
     stats_raise(&figures->peak_reserved_bytes, pool->reserved + pool->unused_bytes);
@@ -114,7 +114,7 @@ void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum 
     stats_add(&class->alloc_bytes, block->size);
 }
 
-void figures_hit_latency(struct pool *pool, uint64_t began) {
+void COLD figures_hit_latency(struct pool *pool, uint64_t began) {
     uint64_t now = figures_clock();
     stats_add(&pool->figures->hit_ns[stats_latency_bucket(now - began)], 1);
     stats_set(&stats_header()->heartbeat_ns, now);

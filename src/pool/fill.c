@@ -12,12 +12,12 @@
 /* The block is free again. Whether something was submitted that may still write to it is not known. Under pool->lock,
  * from inside the pool: no reset has forgotten the block, but a wrong free may have been quicker. */
 static void take_back(struct pool *pool, uint64_t address, enum pool_door door) {
-    struct block *block = live_table_remove(&pool->table, address);
+    struct block *block = live_table_find(&pool->table, address);
     if (!block) return;
     figures_begin(pool);
     heap_end_life(pool, block);
     figures_free(pool, block, door);
-    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
+    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences), true);
     figures_end(pool);
 }
 

@@ -3,7 +3,7 @@
  * Frees: which wait for the device, which are answered at once, and what is refused. The common way is short and leaves
  * by few branches; what is rare is in functions marked cold.
  */
-#include "pool/internal.h"
+#include "pool/hits.h"
 
 #include "config/log.h"
 
@@ -57,11 +57,12 @@ static struct pool *free_begin(struct pool_system *system, uint64_t address, enu
     return *code == DEVICE_OK ? pool : NULL;
 }
 
-/* With pool->lock: the live block at `address`, out of the table; or NULL, the lock given up, and *code the answer. */
-static struct block *take_live(struct pool *pool, uint64_t address, enum pool_door door, int *code) {
+/* With pool->lock: the block at `address`, live no more, but still in the table; or NULL, the lock given up, and *code
+ * the answer. */
+static struct block *end_life(struct pool *pool, uint64_t address, enum pool_door door, int *code) {
     /* While its context is being reset, only the outcome says whether the block is still there. */
     while (__builtin_expect(pool->status != POOL_OPEN, 0)) pool_await_change(pool);
-    struct block *block = live_table_remove(&pool->table, address);
+    struct block *block = live_table_find(&pool->table, address);
     if (__builtin_expect(!block, 0)) {
         lock_give(&pool->lock);
         *code = free_refuse(pool, address);
@@ -72,6 +73,12 @@ static struct block *take_live(struct pool *pool, uint64_t address, enum pool_do
     heap_end_life(pool, block);
     figures_free(pool, block, door);
     return block;
+}
+
+/* Is a block with notes kept for whoever has it open? See notes_end. */
+static bool COLD end_notes(struct pool *pool, struct block *block, bool waited) {
+    live_table_remove(&pool->table, block->address);
+    return notes_end(pool, block, waited);
 }
 
 /* What a free does after the lock is given up. */
@@ -85,8 +92,11 @@ struct aftermath {
 };
 
 /* Memory that waits for fences is bounded: beyond it a free waits. */
-static bool waits_too_much(const struct pool *pool) {
-    return pool->waiting_bytes > (pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES);
+static inline uint64_t most_waiting(uint64_t live) {
+    return live > FENCE_BYTES ? live : FENCE_BYTES;
+}
+static inline bool waits_too_much(const struct pool *pool) {
+    return pool->waiting_bytes > most_waiting(pool->live);
 }
 
 /* For the pool's own context, as the driver's free would; counted. False while a stream captures, or when it failed. No
@@ -144,6 +154,11 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
     if (after.trim && !captures) grow_trim(system, pool->device, system->options.trim_bytes, after.waits);
     if (after.tight && !captures) grow_keep_headroom(pool, after.waits);
     lock_take(&pool->lock);
+    if (after.close) { /* so that what has passed serves the next request */
+        figures_begin(pool);
+        streams_reclaim(pool);
+        figures_end(pool);
+    }
     pool_leave(pool);
     lock_give(&pool->lock);
 }
@@ -176,18 +191,31 @@ static int COLD free_kept(struct pool *pool, uint64_t address, bool waits) {
     return free_done(pool, address, (struct aftermath){.exports = true, .waits = waits}, false);
 }
 
-/* The device was waited for, and the block is idle. `guarded`: the wait is to be ended. waited_ns: 0, or what a wait
- * that was timed took. */
-static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded, uint64_t waited_ns) {
+/* The live block at `address` that the common way may free: nothing is noted in it, and nothing else is to be done.
+ * With pool->lock; NULL: as it was. */
+static inline struct block *free_plainly(const struct pool *pool, uint64_t address) {
+    if (__builtin_expect(pool->status != POOL_OPEN || pool->system->attended_frees || pool->ended, 0)) return NULL;
+    struct block *block = live_table_find(&pool->table, address);
+    return __builtin_expect(block && block->batch == 0 && !fixed_owns(pool, block), 1) ? block : NULL;
+}
+
+/* With pool->lock, which it gives up. */
+static int __attribute__((noinline)) HOT free_idle_slowly(struct pool *pool, uint64_t address, enum pool_door door,
+                                                          uint64_t waited_ns) {
     int code;
-    lock_take(&pool->lock);
-    if (guarded) capture_wait_end(pool);
-    struct block *block = take_live(pool, address, door, &code);
+    struct block *block = end_life(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
     stats_add(&pool->figures->waits, 1);
-    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, true)) return free_kept(pool, address, true);
-    struct aftermath after = {.waits = true, .exports = block->segment->untraceable != 0};
-    heap_make_idle(pool, block);
+    const bool noted = block->batch != 0;
+    if (__builtin_expect(noted, 0) && end_notes(pool, block, true)) return free_kept(pool, address, true);
+    struct aftermath after = {.waits = true, .exports = pool->untraceable && block->segment->untraceable};
+    const unsigned class = index_class(block->size);
+    if (hit_may_bin(pool, &pool->bins, class) && !noted && !fixed_owns(pool, block)) {
+        heap_bin_idle(pool, block, class);
+    } else {
+        if (!noted) live_table_remove(&pool->table, address);
+        heap_make_idle(pool, block);
+    }
     if (__builtin_expect(waited_ns != 0, 0)) {
         /* It stands for those since the last one: a thread's first for itself. */
         stats_add(&pool->figures->driver_ns, free_calls > 1 ? waited_ns * POOLCUDA_LATENCY_SAMPLE : waited_ns);
@@ -197,34 +225,69 @@ static int free_idle(struct pool *pool, uint64_t address, enum pool_door door, b
     return free_done(pool, address, after, false);
 }
 
+/* The device was waited for, and the block is idle. `guarded`: the wait is to be ended. waited_ns: 0, or what a wait
+ * that was timed took. */
+static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded,
+                            uint64_t waited_ns) {
+    lock_take(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    struct block *block = free_plainly(pool, address);
+    const unsigned class = block ? index_class(block->size) : 0;
+    if (__builtin_expect(!block || waited_ns || pool->untraceable || !hit_may_bin(pool, &pool->bins, class), 0))
+        return free_idle_slowly(pool, address, door, waited_ns);
+    hit_end_life(pool, block, door);
+    hit_bin(pool, NULL, block, class, 0);
+    stats_add(&pool->figures->waits, 1);
+    hit_end(pool);
+    lock_give(&pool->lock);
+    return DEVICE_OK;
+}
+
 /* Has enough been freed for a fence? Under pool->lock. */
-static bool is_full_batch(struct pool *pool, const struct block *block) {
-    const uint64_t eighth = pool->live / 8;
-    pool->joined_bytes += block->size;
-    if (++pool->joined < FENCE_FREES && pool->joined_bytes <= (eighth > FENCE_BYTES ? eighth : FENCE_BYTES))
-        return false;
+static inline bool is_full_batch(struct pool *pool, size_t size) {
+    pool->joined_bytes += size;
+    if (__builtin_expect(++pool->joined < FENCE_FREES && pool->joined_bytes <= FENCE_BYTES, 1)) return false;
+    if (pool->joined < FENCE_FREES && pool->joined_bytes <= pool->live / 8) return false;
     pool->joined = 0;
     pool->joined_bytes = 0;
     return true;
 }
 
-/* The block waits for a fence. */
-static int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, bool guarded) {
+/* With pool->lock, which it gives up. `guarded`: the call has waited. */
+static int __attribute__((noinline)) HOT free_waiting_slowly(struct pool *pool, uint64_t address, enum pool_door door,
+                                                             bool guarded) {
     int code;
-    lock_take(&pool->lock);
-    if (guarded) capture_wait_end(pool);
-    struct block *block = take_live(pool, address, door, &code);
+    struct block *block = end_life(pool, address, door, &code);
     if (__builtin_expect(!block, 0)) return code;
-    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false))
-        return free_kept(pool, address, guarded);
-    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
-    struct aftermath after = {.close = is_full_batch(pool, block), .waits = guarded};
+    const bool noted = block->batch != 0;
+    if (__builtin_expect(noted, 0) && end_notes(pool, block, false)) return free_kept(pool, address, guarded);
+    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences), !noted);
+    struct aftermath after = {.close = is_full_batch(pool, block->size), .waits = guarded};
     after.exports = after.close && pool->traceable;
     if (guarded) stats_add(&pool->figures->waits, 1);
     figures_end(pool);
     /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */
     after.wait = pool->source.kind == SEGMENT_PLAIN && !guarded && waits_too_much(pool);
     return free_done(pool, address, after, after.close);
+}
+
+/* The block waits for a fence. `guarded`: the call has waited, and the wait is to be ended. */
+static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, bool guarded) {
+    lock_take(&pool->lock);
+    if (guarded) capture_wait_end(pool);
+    struct block *block = free_plainly(pool, address);
+    if (__builtin_expect(!block || guarded || pool->joined + 1 >= FENCE_FREES || hit_is_tight(pool) ||
+                             pool->joined_bytes + block->size > FENCE_BYTES ||
+                             pool->waiting_bytes + block->size > most_waiting(pool->live - block->size),
+                         0))
+        return free_waiting_slowly(pool, address, door, guarded);
+    pool->joined++;
+    pool->joined_bytes += block->size;
+    hit_end_life(pool, block, door);
+    hit_wait(pool, block, fences_open_batch(&pool->system->fences));
+    hit_end(pool);
+    lock_give(&pool->lock);
+    return DEVICE_OK;
 }
 
 /* The wait failed: its code is the answer, and the block never comes back. */
@@ -237,9 +300,10 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
         return code;
     }
     watch_ask(address, WATCH_KEPT);
-    struct block *block = take_live(pool, address, door, &refused);
+    struct block *block = end_life(pool, address, door, &refused);
     /* Of a context that has failed the driver says so, whatever the address. */
     if (!block) return refused == POOL_PASS ? POOL_PASS : code;
+    live_table_remove(&pool->table, address);
     heap_retire(pool, block);
     figures_end(pool);
     free_done(pool, address, (struct aftermath){0}, false);
@@ -261,7 +325,7 @@ static inline bool frees_at_once(const struct pool *pool) {
     return system->options.free_event && !atomic_load_explicit(&system->fences.unsupported, memory_order_relaxed);
 }
 
-HOT int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
+int pool_free(struct pool_system *system, uint64_t address, enum pool_door door) {
     int code;
     void *context;
     struct pool *pool = free_begin(system, address, door, &context, &code);
@@ -301,8 +365,49 @@ static inline bool wants_mark(const struct pool *pool, const struct stream_list 
     return many && pool->list_count > 2 && !list->busy && !list->mark;
 }
 
-HOT int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream,
-                        enum pool_door door) {
+/* What comes after a free on a stream: at times a mark, and in the `round` what is not idle is looked after too. With
+ * pool->lock, which it gives up. */
+static int COLD free_round(struct pool *pool, uint64_t address, struct stream_list *list, bool mark, bool round) {
+    if (mark) {
+        streams_mark(pool, list);
+        lock_take(&pool->lock);
+    }
+    return free_done(pool, address, (struct aftermath){0}, round);
+}
+
+/* With pool->lock, which it gives up. */
+static int __attribute__((noinline)) HOT free_ordered_slowly(struct pool *pool, uint64_t address,
+                                                             struct stream_ref *ref, enum pool_door door) {
+    int code;
+    struct block *block = end_life(pool, address, door, &code);
+    if (__builtin_expect(!block, 0)) return code;
+    const bool noted = block->batch != 0;
+    if (__builtin_expect(noted, 0) && end_notes(pool, block, false)) return free_kept(pool, address, false);
+    struct stream_list *list = fixed_owns(pool, block) ? NULL : streams_list(pool, ref);
+    const uint64_t batch = fences_open_batch(&pool->system->fences);
+    bool mark = false, round = false;
+    if (__builtin_expect(list != NULL, 1)) {
+        const size_t bytes = block->size;
+        const unsigned class = index_class(bytes);
+        if (__builtin_expect(hit_may_bin(pool, list->bins, class) && !noted, 1)) {
+            heap_bin_ordered(pool, block, list, batch, class);
+        } else {
+            if (!noted) live_table_remove(&pool->table, address);
+            heap_make_ordered(pool, block, list, batch);
+        }
+        round = ++list->joined % FENCE_FREES == 0;
+        list->joined_bytes += bytes;
+        mark = wants_mark(pool, list);
+        figures_end_free(pool);
+    } else {
+        heap_make_waiting(pool, block, batch, !noted);
+        figures_end(pool);
+    }
+    return free_round(pool, address, list, mark, round);
+}
+
+static int __attribute__((noinline))
+free_async_slowly(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
     int code;
     struct pool *pool = registry_pool(&system->registry, address);
     if (__builtin_expect(!pool, 0)) return free_foreign(system, address, door);
@@ -327,26 +432,29 @@ HOT int pool_free_async(struct pool_system *system, uint64_t address, struct dev
         return free_waiting(pool, address, door, false);
 
     lock_take(&pool->lock);
-    struct block *block = take_live(pool, address, door, &code);
-    if (__builtin_expect(!block, 0)) return code;
-    if (__builtin_expect(block->batch != 0, 0) && notes_end(pool, block, false)) return free_kept(pool, address, false);
-    struct stream_list *list = fixed_owns(pool, block) ? NULL : streams_list(pool, ref);
-    const uint64_t batch = fences_open_batch(&system->fences);
-    bool mark = false, round = false;
-    if (__builtin_expect(list != NULL, 1)) {
-        const size_t bytes = block->size;
-        heap_make_ordered(pool, block, list, batch);
-        round = ++list->joined % FENCE_FREES == 0;
-        list->joined_bytes += bytes;
-        mark = wants_mark(pool, list);
-        figures_end_free(pool);
-    } else {
-        heap_make_waiting(pool, block, batch);
-        figures_end(pool);
-    }
-    if (__builtin_expect(mark, 0)) {
-        streams_mark(pool, list);
+    return free_ordered_slowly(pool, address, ref, door);
+}
+
+int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
+    struct pool *pool = registry_pool(&system->registry, address);
+    const struct stream_ref *ref = streams_ready(system, stream);
+    if (__builtin_expect(ref && ref->ready == pool && atomic_load(&system->captures) == 0, 1)) {
+        struct stream_list *list = ref->list;
         lock_take(&pool->lock);
+        const bool known = list && list->id == ref->identity.id && !list->ending;
+        struct block *block = known ? free_plainly(pool, address) : NULL;
+        const unsigned class = block ? index_class(block->size) : BIN_CLASSES;
+        if (__builtin_expect(block && hit_may_bin(pool, list->bins, class), 1)) {
+            hit_end_life(pool, block, door);
+            hit_bin(pool, list, block, class, fences_open_batch(&system->fences));
+            hit_end(pool);
+            list->joined_bytes += block->size;
+            const bool round = ++list->joined % FENCE_FREES == 0, mark = wants_mark(pool, list);
+            if (__builtin_expect(round || mark, 0)) return free_round(pool, address, list, mark, round);
+            lock_give(&pool->lock);
+            return DEVICE_OK;
+        }
+        lock_give(&pool->lock);
     }
-    return free_done(pool, address, (struct aftermath){0}, round);
+    return free_async_slowly(system, address, stream, door);
 }

@@ -128,6 +128,13 @@ void grow_give_back(struct pool *pool, struct segment *segment) {
 }
 
 /* Under pool->lock. */
+static void merge_bins(struct pool *pool) {
+    figures_begin(pool);
+    bins_merge(pool);
+    figures_end(pool);
+}
+
+/* Under pool->lock. */
 static void segment_detach(struct pool *pool, struct segment *segment) {
     figures_begin(pool);
     heap_detach_segment(pool, segment);
@@ -174,6 +181,7 @@ static void detach_untraceable(struct pool *pool, struct segment *segment) {
 uint64_t grow_release_untraceable(struct pool *pool) {
     uint64_t size = 0;
     lock_take(&pool->lock);
+    if (pool->untraceable) merge_bins(pool);
     struct segment *segment = pick_untraceable(pool);
     if (segment && !capture_wait_begin(pool)) segment = NULL;
     if (segment) {
@@ -204,6 +212,7 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device || (!waits && pool->source.kind == SEGMENT_PLAIN)) continue;
         lock_take(&pool->lock);
+        merge_bins(pool);
         const struct segment *segment = grow_may_release(pool) ? pick_release(pool, enough) : NULL;
         if (segment && release_better(segment->size, best_size, enough)) {
             best = pool;
@@ -272,6 +281,7 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
     streams_prove(pool, 0, true);
     for (;;) {
         lock_take(&pool->lock);
+        merge_bins(pool);
         const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
         struct segment *segment = cached > keep ? pick_release(pool, cached - keep) : NULL;
         if (!segment || !capture_release_begin(pool)) break;
@@ -495,6 +505,7 @@ static int segment_take_hard(const struct request *request, size_t bytes, uint64
 static struct block *try_free(const struct request *request, bool any) {
     struct pool *pool = request->pool;
     const struct stream_list *list = request->on ? streams_list(pool, request->on) : NULL;
+    bins_merge(pool);
     struct block *block = heap_take(pool, list, request->size, any);
     if (!block && list && list->bytes) block = heap_take_run(pool, list, request->size, any);
     return block ? heap_hand_out(pool, block, request->size, request->requested, request->cell) : NULL;
@@ -526,7 +537,7 @@ static struct block *try_segment(const struct request *request, uint64_t address
         const struct stream_list *list = streams_list(pool, request->on);
         const uint64_t batch = fences_open_batch(&pool->system->fences);
         if (!list) {
-            heap_make_waiting(pool, block, batch);
+            heap_make_waiting(pool, block, batch, false);
             return NULL;
         }
         block->state = BLOCK_ORDERED;
@@ -608,6 +619,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     figures_end(pool);
     if (!*block) *block = try_proved(request);
     if (*block) return DEVICE_OK;
+    merge_bins(pool);
 
     size_t wanted = policy_segment(request->size, pool->reserved, pool->device->max_split, &system->options);
     if (pool->wholes) {

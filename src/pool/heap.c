@@ -274,13 +274,17 @@ struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size,
         make_free_again(pool, block);
         return NULL;
     }
+    heap_begin_life(pool, block, requested, cell);
+    return block;
+}
+
+void heap_begin_life(struct pool *pool, struct block *block, size_t requested, unsigned cell) {
     block->tag = (struct block_tag){.state = BLOCK_LIVE, .number = cell & UINT16_MAX};
     block->requested = requested;
     block->id = pool->generation << 40 | pool->next_id++;
     pool->live += block->size;
     pool->requested += requested;
     pool->live_blocks++;
-    return block;
 }
 
 struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address) {
@@ -349,9 +353,40 @@ void heap_make_ordered(struct pool *pool, struct block *block, struct stream_lis
     ordered_insert(pool, block);
 }
 
-void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch) {
+void heap_bin_idle(struct pool *pool, struct block *block, unsigned class) {
+    block->tag = (struct block_tag){.state = BLOCK_BINNED};
+    bins_push(&pool->bins, class, block);
+    pool->idle_bytes += block->size;
+    count_cached(pool, block, GAINED);
+}
+
+void heap_bin_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch,
+                      unsigned class) {
+    block->tag = (struct block_tag){.state = BLOCK_BINNED, .number = list->number, .batch = batch};
+    bins_push(list->bins, class, block);
+    if (!list->bytes) list->oldest = list->newest = batch;
+    if (batch > list->newest) list->newest = batch;
+    list->bytes += block->size;
+    pool->ordered_bytes += block->size;
+    pool->ordered_blocks++;
+    count_cached(pool, block, GAINED);
+}
+
+void heap_end_binned(struct pool *pool, struct block *block) {
+    assert(block->state == BLOCK_BINNED && "only a block of a bin leaves it");
+    if (block->number) {
+        pool->lists[block->number]->bytes -= block->size;
+        pool->ordered_bytes -= block->size;
+        pool->ordered_blocks--;
+    } else {
+        pool->idle_bytes -= block->size;
+    }
+    count_cached(pool, block, LOST);
+}
+
+void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch, bool kept) {
     assert((!pool->waiting || pool->waiting_last->batch <= batch) && "waiting blocks stand in the order of batches");
-    block->tag = (struct block_tag){.state = BLOCK_WAITING, .batch = batch};
+    block->tag = (struct block_tag){.state = BLOCK_WAITING, .number = kept, .batch = batch};
     block->next = NULL;
     if (pool->waiting)
         pool->waiting_last->next = block;
@@ -482,6 +517,7 @@ void heap_forget(struct pool *pool) {
     live_table_free(&pool->table);
     streams_forget(pool);
     pool->idle = (struct free_index){0};
+    pool->bins = (struct bins){0};
     pool->waiting = pool->waiting_last = NULL;
     pool->exported = pool->exported_last = NULL;
     pool->traceable = pool->untraceable = 0;

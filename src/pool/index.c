@@ -8,22 +8,11 @@
 
 #include <assert.h>
 
-/* Sizes below 32 units have a class each; above, five bits behind the leading one name the second level. */
 static void class_of(size_t size, unsigned *first, unsigned *second) {
-    uint64_t units = size / UNIT;
-    assert(units > 0 && "a free block has a size");
-    *first = 59u - (unsigned)__builtin_clzll(units | (INDEX_SECOND_LEVELS / 2));
-    *second = (unsigned)(units >> (*first ? *first - 1 : 0)) & (INDEX_SECOND_LEVELS - 1);
-    if (__builtin_expect(*first >= INDEX_FIRST_LEVELS, 0)) {
-        *first = INDEX_FIRST_LEVELS - 1;
-        *second = INDEX_SECOND_LEVELS - 1;
-    }
-}
-
-unsigned index_class(size_t size) {
-    unsigned first, second;
-    class_of(size, &first, &second);
-    return first * INDEX_SECOND_LEVELS + second;
+    assert(size >= UNIT && "a free block has a size");
+    const unsigned class = index_class(size);
+    *first = class / INDEX_SECOND_LEVELS;
+    *second = class % INDEX_SECOND_LEVELS;
 }
 
 void index_insert(struct free_index *index, struct block *block) {

@@ -40,13 +40,14 @@
 #define MIB ((uint64_t)1024 * 1024)
 
 enum block_state {
-    BLOCK_LIVE = 1, /* the program's; in the pool's table of live blocks */
+    BLOCK_LIVE = 1, /* the program's; in the pool's table */
     BLOCK_IDLE,     /* free, the GPU is known to have finished with it; in the pool's index */
     BLOCK_ORDERED,  /* free in the order of one stream; in the index of that stream's list */
     BLOCK_WAITING,  /* free once a fence has passed; in pool->waiting */
     BLOCK_RETIRED,  /* the proof for it failed: never given out again */
     BLOCK_EXPORTED, /* freed, but other processes may have it open; in pool->exported */
-    BLOCK_FIXED     /* free in a fixed-size pool (fixed.c), by next */
+    BLOCK_FIXED,    /* free in a fixed-size pool (fixed.c), by next */
+    BLOCK_BINNED    /* free as one that is idle (number 0) or ordered, but in a bin, and still in the table */
 };
 
 /* One cache line: an operation touches its block and neighbours and little else. */
@@ -60,17 +61,18 @@ struct block {
             size_t requested; /* what the program asked for */
             uint64_t id;      /* unique in the process */
         };
-        struct { /* IDLE, ORDERED: the list of its class; WAITING, EXPORTED: pool->waiting, ->exported; unused record:
-                    the next one */
+        struct { /* IDLE, ORDERED: the list of its class; BINNED (next alone): its bin; WAITING, EXPORTED:
+                    pool->waiting, ->exported; unused record: the next one */
             struct block *previous, *next;
         };
     };
     union { /* written as a whole where more than one changes: else each write waits for the one before it */
         struct block_tag {
             uint64_t state : 4;   /* enum block_state */
-            uint64_t number : 16; /* LIVE: the pool's cell that counts it; ORDERED: the pool's list that holds it */
-            uint64_t batch : 44;  /* ORDERED, WAITING: idle once this batch is proved (fences.c); LIVE, EXPORTED: its
-                                     notes (notes.c) */
+            uint64_t number : 16; /* LIVE: the pool's cell that counts it; ORDERED, BINNED: the pool's list that holds
+                                     it; WAITING: 1 while it is still in the table */
+            uint64_t batch : 44; /* ORDERED, BINNED, WAITING: idle once this batch is proved (fences.c); LIVE, EXPORTED:
+                                    its notes (notes.c) */
         } tag;
         struct {
             uint64_t state : 4, number : 16, batch : 44;
@@ -110,6 +112,7 @@ static inline struct segment *segment_whole(struct segment *segment) {
 
 #define INDEX_FIRST_LEVELS 40 /* powers of two of units */
 #define INDEX_SECOND_LEVELS 32
+#define INDEX_LISTS (INDEX_FIRST_LEVELS * INDEX_SECOND_LEVELS)
 #define INDEX_SCAN 16 /* blocks of one list that a search looks at: keeps it O(1) */
 
 struct free_index {
@@ -131,8 +134,23 @@ struct fit_bounds {
 /* A block of at least `size` bytes: of the lowest class that holds one; there the lowest address among the first
  * INDEX_SCAN. NULL when none is found. */
 struct block *index_find(const struct free_index *index, size_t size, struct fit_bounds most);
-/* The list that a block of this size belongs to, as first * INDEX_SECOND_LEVELS + second. */
-unsigned index_class(size_t size);
+/* The list that a block of this size belongs to, as first * INDEX_SECOND_LEVELS + second. Sizes below 32 units have a
+ * class each; above, five bits behind the leading one name the second level. */
+static inline unsigned index_class(size_t size) {
+    const uint64_t units = size / UNIT;
+    const unsigned shift = 58u - (unsigned)__builtin_clzll(units | INDEX_SECOND_LEVELS);
+    const uint64_t class = INDEX_SECOND_LEVELS * shift + (units >> shift);
+    return class < INDEX_LISTS ? (unsigned)class : INDEX_LISTS - 1;
+}
+
+#include "pool/bins.h"
+
+struct stream_list;
+
+/* The same for one pool's blocks: all of its bins, or those of a list (NULL: those of no stream). True when there were
+ * any. */
+bool bins_merge(struct pool *pool);
+void bins_merge_list(struct pool *pool, struct stream_list *list);
 
 /* ---- records.c: host memory for block and segment records. Guarded by the pool's lock ---- */
 
@@ -151,7 +169,9 @@ void records_put_block(struct record_store *store, struct block *block);
 void records_put_segment(struct record_store *store, struct segment *segment);
 void records_free_all(struct record_store *store);
 
-/* ---- live_table.c: pointer → live block of one pool. Guarded by the pool's lock ---- */
+/* ---- live_table.c: pointer → block of one pool: the LIVE, BINNED and some WAITING ones. Guarded by the pool's lock
+ * ----
+ */
 
 struct live_slot {
     uint64_t address;
@@ -166,7 +186,8 @@ struct live_table {
 
 /* False when host memory ran out. */
 bool live_table_add(struct live_table *table, struct block *block);
-/* NULL when no block begins at exactly `address`. */
+/* The block that begins at exactly `address`; the second only if it is live. NULL when there is none. */
+struct block *live_table_entry(const struct live_table *table, uint64_t address);
 struct block *live_table_find(const struct live_table *table, uint64_t address);
 struct block *live_table_remove(struct live_table *table, uint64_t address);
 void live_table_free(struct live_table *table);
@@ -178,8 +199,9 @@ void live_table_free(struct live_table *table);
 #define MAP_LEAF ((uint64_t)1 << 13)
 
 struct map_leaf {
-    _Atomic uintptr_t pools[MAP_LEAF]; /* 0: no segment; 1: shared by several; else the struct pool * */
+    _Atomic uintptr_t pools[MAP_LEAF]; /* MAP_NONE: no segment; MAP_SEVERAL: several; else the struct pool * */
 };
+enum { MAP_NONE, MAP_SEVERAL };
 
 struct registry {
     _Atomic(struct map_leaf *) map[MAP_ROOT]; /* read without a lock */
@@ -196,8 +218,19 @@ void registry_destroy(struct registry *registry);
 bool registry_add(struct registry *registry, struct segment *segment);
 void registry_remove(struct registry *registry, struct segment *segment);
 /* The pool of the segment that holds `address`, NULL when none does. Pools are never freed. Takes no lock, or
- * registry->lock. */
-struct pool *registry_pool(struct registry *registry, uint64_t address);
+ * registry->lock in its slow half, for what the map (`entry`) does not tell. */
+struct pool *registry_pool_slowly(struct registry *registry, uint64_t address, uintptr_t entry);
+static inline struct pool *registry_pool(struct registry *registry, uint64_t address) {
+    const uint64_t granule = address / GRANULE;
+    uintptr_t entry = MAP_NONE;
+    if (__builtin_expect(granule < MAP_ROOT * MAP_LEAF, 1)) {
+        const struct map_leaf *leaf = atomic_load_explicit(&registry->map[granule / MAP_LEAF], memory_order_acquire);
+        if (__builtin_expect(leaf != NULL, 1))
+            entry = atomic_load_explicit(&leaf->pools[granule % MAP_LEAF], memory_order_acquire);
+    }
+    if (__builtin_expect(entry > MAP_SEVERAL, 1)) return (struct pool *)entry;
+    return registry_pool_slowly(registry, address, entry);
+}
 /* The segment itself: good as long as its pool's lock is held. */
 struct segment *registry_segment(struct registry *registry, uint64_t address);
 
@@ -275,6 +308,7 @@ bool fences_settle(struct pool *pool);
 struct stream_list {
     uint64_t id; /* of the stream; 0: the stream is gone, or the list unused */
     struct free_index *index;
+    struct bins *bins;
     uint64_t bytes;
     uint64_t oldest;       /* no block is of an earlier batch */
     uint64_t newest;       /* none is of a later one */
@@ -301,9 +335,10 @@ struct stream_list {
 struct stream_ref {
     _Alignas(128) uint64_t epoch; /* of the system it was found in; systems share none */
     uintptr_t handle;             /* of the stream, 0 where it has to be identified each time */
-    void *context;                /* current, for the default streams */
-    struct pool *pool;            /* of the async kind, NULL: not looked for, or none */
+    struct pool *ready;           /* `pool`, where a created stream's calls need ask nothing more; else NULL */
     struct stream_list *list;     /* the stream's in that pool, if it still is */
+    struct pool *pool;            /* of the async kind, NULL: not looked for, or none */
+    void *context;                /* current, for the default streams */
     struct device_stream called;  /* as the driver's plain entry points know it */
     struct device_stream_identity identity;
 };
@@ -385,6 +420,7 @@ struct pool {
     uint8_t status;   /* enum pool_status */
     bool looks_ahead; /* something is to be reserved first (prealloc.c), or there are fixed sizes (fixed.c) */
     unsigned inside;  /* calls that are between two holds of the lock */
+    size_t largest;   /* the device's: most that one request may be */
     struct pool_system *system;
     struct device_state *device;
     struct poolcuda_pool *figures;
@@ -397,10 +433,11 @@ struct pool {
     uint64_t live, requested, live_blocks, idle_bytes, releasable;
     uint64_t reserved, segment_count, ordered_bytes, waiting_bytes, retired_bytes, exported_bytes;
 
-    struct live_table table; /* LIVE blocks */
+    struct live_table table;
     struct record_store records;
     struct segment *free_segments; /* the wholly free ones */
     struct free_index idle;
+    struct bins bins; /* of idle blocks */
 
     struct segment *segments;
     uint64_t trim_above;                  /* cached bytes: POOL_TRIM_MB, and beside it what was preallocated */
@@ -461,8 +498,10 @@ struct capture_probe; /* capture.c */
 struct pool_system {
     const struct device_ops *ops;
     struct pool_options options;
-    bool log_all; /* POOL_LOG=3 */
-    bool watched; /* calls are logged or recorded: watch.c */
+    bool log_all;         /* POOL_LOG=3 */
+    bool watched;         /* calls are logged or recorded: watch.c */
+    bool attended_allocs; /* each has more to do than to be served: watched, POOL_FILL, checks in every call */
+    bool attended_frees;  /* likewise: watched, POOL_TRIM_MB, checks in every call */
     struct registry registry;
     struct fences fences;
     _Atomic uint64_t streams_epoch; /* changes when a stream ends or a memory pool is set: likewise */
@@ -480,6 +519,19 @@ struct pool_system {
     pthread_mutex_t probes_lock;             /* guards probes; no other lock is taken inside */
     struct capture_probe *probes;            /* guarded by probes_lock */
 };
+
+static inline void streams_make_ready(struct stream_ref *ref) {
+    ref->ready = ref->handle > 2 ? ref->pool : NULL;
+}
+
+/* The calling thread's ref of a created stream whose calls need ask nothing more, NULL where streams_ref has to tell.
+ */
+static inline struct stream_ref *streams_ready(struct pool_system *system, struct device_stream stream) {
+    struct stream_ref *ref = stream_ref_place((uintptr_t)stream.handle);
+    const uint64_t epoch = atomic_load_explicit(&system->streams_epoch, memory_order_acquire);
+    return __builtin_expect(ref->handle == (uintptr_t)stream.handle && ref->epoch == epoch && ref->ready, 1) ? ref
+                                                                                                             : NULL;
+}
 
 static inline struct stream_ref *streams_ref(struct pool_system *system, struct device_stream stream, int *code) {
     struct stream_ref *ref = stream_ref_place((uintptr_t)stream.handle);
@@ -550,7 +602,13 @@ struct block *heap_take_run(struct pool *pool, const struct stream_list *list, s
 /* A block that is in no list becomes free: merged with neighbours in the same state, into its index or queue. */
 void heap_make_idle(struct pool *pool, struct block *block);
 void heap_make_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch);
-void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch);
+/* `kept`: it stays in the table. */
+void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch, bool kept);
+/* A block that is in the table and in no list goes to a bin: the pool's own, or a list's. */
+void heap_bin_idle(struct pool *pool, struct block *block, unsigned class);
+void heap_bin_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch, unsigned class);
+/* A block that was taken out of its bin, and is in no list: the sums forget it. */
+void heap_end_binned(struct pool *pool, struct block *block);
 /* It is never given out again. */
 void heap_retire(struct pool *pool, struct block *block);
 /* It was meant for a while only. */
@@ -558,7 +616,7 @@ void heap_end_retired(struct pool *pool, struct block *block);
 /* A freed block that others may have open, last in the queue; and out of the queue, in no list. */
 void heap_make_exported(struct pool *pool, struct block *block, uint64_t notes);
 void heap_end_exported(struct pool *pool, struct block *block);
-/* Take an ordered block out of its list; the oldest waiting one out of its queue. */
+/* Take an ordered block out of its list; the oldest waiting one out of its queue, though not out of the table. */
 void heap_unlist(struct pool *pool, struct block *block);
 struct block *heap_pop_waiting(struct pool *pool);
 /* Size of the largest block that may be given to somebody. */
@@ -566,7 +624,8 @@ size_t heap_largest(const struct pool *pool);
 /* The live block of the segment, or of the whole, that holds `address`, NULL when none does. Walks the segment unless
  * it is a block's start. */
 struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address);
-/* A block that was taken out of the table stops being live. */
+/* A block of the table that is in no list becomes the program's; a live one stops being so. */
+void heap_begin_life(struct pool *pool, struct block *block, size_t requested, unsigned cell);
 void heap_end_life(struct pool *pool, struct block *block);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size);
@@ -802,8 +861,10 @@ void watch_freed(const struct pool *pool, uint64_t address);
 /* ---- check.c ---- */
 
 #ifdef POOL_CHECK_EVERY_CALL
+#define CHECKS_EVERY_CALL true
 void check_or_abort(struct pool_system *system);
 #else
+#define CHECKS_EVERY_CALL false
 static inline void check_or_abort(struct pool_system *system) {
     (void)system;
 }

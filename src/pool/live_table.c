@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of a pool's live blocks, by their exact address: open addressing with linear probes, at most half full, so
- * that a look-up mostly costs one cache line. Removal shifts what follows back, so nothing but live blocks is ever
- * stored and the table never degrades.
+ * The table of a pool's blocks that the program has, or may have again as they are, by their exact address: open
+ * addressing with linear probes, at most half full, so that a look-up mostly costs one cache line. Removal shifts what
+ * follows back, so nothing else is ever stored and the table never degrades.
  */
 #include "pool/internal.h"
 
@@ -50,8 +50,13 @@ static size_t probe(const struct live_table *table, uint64_t address) {
     return at;
 }
 
-struct block *live_table_find(const struct live_table *table, uint64_t address) {
+struct block *live_table_entry(const struct live_table *table, uint64_t address) {
     return table->room ? table->slots[probe(table, address)].block : NULL;
+}
+
+struct block *live_table_find(const struct live_table *table, uint64_t address) {
+    struct block *block = live_table_entry(table, address);
+    return block && block->state == BLOCK_LIVE ? block : NULL;
 }
 
 struct block *live_table_remove(struct live_table *table, uint64_t address) {

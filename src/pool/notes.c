@@ -180,7 +180,7 @@ bool notes_ask_exports(struct pool *pool) {
             heap_make_idle(pool, block);
             any = true;
         } else {
-            heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
+            heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences), false);
         }
     }
     figures_end(pool);

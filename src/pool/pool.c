@@ -21,6 +21,8 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
     }
     system->log_all = log_wants(LOG_ALL);
     system->watched = system->log_all || trace_is_on();
+    system->attended_allocs = CHECKS_EVERY_CALL || system->watched || system->options.fill != CONFIG_FILL_NONE;
+    system->attended_frees = CHECKS_EVERY_CALL || system->watched || options->trim_bytes != CONFIG_NONE;
     pthread_mutex_init(&system->contexts_lock, NULL);
     pthread_mutex_init(&system->probes_lock, NULL);
     fences_init(system);
@@ -141,6 +143,9 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (ordinal >= 0 && pool->device->ordinal != ordinal) continue;
         lock_take(&pool->lock);
+        figures_begin(pool);
+        bins_merge(pool); /* so that what could go back is told */
+        figures_end(pool);
         totals->live += pool->live;
         totals->requested += pool->requested;
         totals->reserved += pool->reserved + pool->unused_bytes;

@@ -150,6 +150,7 @@ static struct block *take_part(struct pool *pool, size_t size) {
 
 /* The wholly free parts go back to their wholes. False when there are none. */
 static bool gather(struct pool *pool) {
+    bins_merge(pool);
     const bool any = pool->free_parts != NULL;
     while (pool->free_parts) {
         struct segment *part = pool->free_parts, **link = &part->whole->parts;

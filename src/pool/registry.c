@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 
 /* A granule that a segment shares with something else: the sorted table knows. Never a pool's address. */
-#define SHARED_GRANULE ((uintptr_t)1)
 
 bool registry_init(struct registry *registry) {
     return pthread_rwlock_init(&registry->lock, NULL) == 0;
@@ -50,7 +49,7 @@ static void map_set(struct registry *registry, const struct segment *segment, st
             atomic_store(&registry->map_is_partial, true);
             return;
         }
-        atomic_store_explicit(&leaf->pools[granule % MAP_LEAF], whole ? (uintptr_t)pool : SHARED_GRANULE,
+        atomic_store_explicit(&leaf->pools[granule % MAP_LEAF], whole ? (uintptr_t)pool : MAP_SEVERAL,
                               memory_order_release);
     }
 }
@@ -147,13 +146,7 @@ static struct pool *pool_from_table(struct registry *registry, uint64_t address)
     return pool;
 }
 
-struct pool *registry_pool(struct registry *registry, uint64_t address) {
-    const uint64_t granule = address / GRANULE;
-    const struct map_leaf *leaf = granule < MAP_ROOT * MAP_LEAF
-                                      ? atomic_load_explicit(&registry->map[granule / MAP_LEAF], memory_order_acquire)
-                                      : NULL;
-    uintptr_t entry = leaf ? atomic_load_explicit(&leaf->pools[granule % MAP_LEAF], memory_order_acquire) : 0;
-    if (__builtin_expect(entry > SHARED_GRANULE, 1)) return (struct pool *)entry;
-    if (entry == 0 && !atomic_load_explicit(&registry->map_is_partial, memory_order_acquire)) return NULL;
+struct pool *registry_pool_slowly(struct registry *registry, uint64_t address, uintptr_t entry) {
+    if (entry == MAP_NONE && !atomic_load_explicit(&registry->map_is_partial, memory_order_acquire)) return NULL;
     return pool_from_table(registry, address);
 }

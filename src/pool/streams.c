@@ -31,7 +31,8 @@ static bool is_default(uintptr_t key) {
 }
 
 /* `ref` is the thread's place for such streams, with something older in it. */
-static bool fill_ref(const struct device_ops *ops, struct stream_ref *ref, const struct stream_ref *wanted, int *code) {
+static bool COLD fill_ref(const struct device_ops *ops, struct stream_ref *ref, const struct stream_ref *wanted,
+                          int *code) {
     struct stream_ref found = *wanted;
     const int error = errno;
     *code = ops->stream_identify(ops->self, found.called, &found.identity);
@@ -99,6 +100,12 @@ void streams_list_emptied(struct pool *pool, struct stream_list *list) {
     if (!list->id && is_unused(list)) make_spare(pool, list);
 }
 
+/* Of one mapping. */
+struct list_pages {
+    struct free_index index;
+    struct bins bins;
+};
+
 /* An unused list; NULL when host memory ran out or there are too many. */
 static struct stream_list *new_list(struct pool *pool) {
     if (pool->list_count > LISTS_MOST) return NULL;
@@ -112,11 +119,13 @@ static struct stream_list *new_list(struct pool *pool) {
     }
     struct stream_list *list = calloc(1, sizeof *list);
     if (!list) return NULL;
-    list->index = records_pages(sizeof *list->index);
-    if (!list->index) {
+    struct list_pages *pages = records_pages(sizeof *pages);
+    if (!pages) {
         free(list);
         return NULL;
     }
+    list->index = &pages->index;
+    list->bins = &pages->bins;
     list->number = (uint16_t)pool->list_count;
     pool->lists[pool->list_count++] = list;
     return list;
@@ -171,7 +180,7 @@ void streams_forget(struct pool *pool) {
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
         const bool spare = !list->id && is_unused(list);
-        memset(list->index, 0, sizeof *list->index);
+        memset(list->index, 0, sizeof(struct list_pages));
         list->bytes = 0;
         if (list->mark) pool->system->ops->fence_drop(pool->system->ops->self, list->mark);
         list->mark = NULL;
@@ -187,7 +196,7 @@ void streams_free(struct pool *pool) {
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
         if (list->mark) pool->system->ops->fence_drop(pool->system->ops->self, list->mark);
-        munmap(list->index, sizeof *list->index);
+        munmap(list->index, sizeof(struct list_pages));
         free(list);
     }
     free(pool->lists);
@@ -198,7 +207,8 @@ void streams_free(struct pool *pool) {
 static unsigned reclaim_list(struct pool *pool, struct stream_list *list, uint64_t passed) {
     unsigned moved = 0;
     uint64_t oldest = UINT64_MAX;
-    struct free_index *index = list->index;
+    const struct free_index *index = list->index;
+    bins_merge_list(pool, list);
     for (uint64_t firsts = index->first_map; firsts; firsts &= firsts - 1) {
         const unsigned first = (unsigned)__builtin_ctzll(firsts);
         for (uint32_t seconds = index->second_map[first]; seconds; seconds &= seconds - 1) {
@@ -218,11 +228,23 @@ static unsigned reclaim_list(struct pool *pool, struct stream_list *list, uint64
     return moved;
 }
 
+/* The oldest waiting block is idle. */
+static void reclaim_waiting(struct pool *pool) {
+    struct block *block = heap_pop_waiting(pool);
+    const unsigned class = index_class(block->size);
+    if (block->number && bins_keep(&pool->bins, class) && !fixed_owns(pool, block)) {
+        heap_bin_idle(pool, block, class);
+        return;
+    }
+    if (block->number) live_table_remove(&pool->table, block->address);
+    heap_make_idle(pool, block);
+}
+
 bool streams_reclaim(struct pool *pool) {
     const uint64_t passed = fences_passed(pool);
     uint64_t moved = 0;
     while (pool->waiting && pool->waiting->batch <= passed) {
-        heap_make_idle(pool, heap_pop_waiting(pool));
+        reclaim_waiting(pool);
         moved++;
     }
     for (unsigned i = 1; pool->ordered_bytes && i < pool->list_count; i++) {
@@ -384,13 +406,14 @@ bool streams_prove(struct pool *pool, uint64_t own, bool record) {
 static void list_to_waiting(struct pool *pool, struct stream_list *list) {
     const uint64_t batch = fences_open_batch(&pool->system->fences);
     figures_begin(pool);
+    bins_merge_list(pool, list);
     for (unsigned first = 0; first < INDEX_FIRST_LEVELS; first++) {
         for (unsigned second = 0; second < INDEX_SECOND_LEVELS; second++) {
             struct block *const *head = &list->index->heads[first][second];
             while (*head) {
                 struct block *block = *head;
                 heap_unlist(pool, block);
-                heap_make_waiting(pool, block, batch);
+                heap_make_waiting(pool, block, batch, false);
             }
         }
     }

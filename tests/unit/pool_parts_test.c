@@ -89,6 +89,7 @@ static void the_live_table_finds_what_it_holds(void **state) {
     srand(11);
     /* Neighbouring addresses, and ones far apart: both must probe well. */
     for (unsigned i = 0; i < COUNT; i++)
+        blocks[i].state = BLOCK_LIVE,
         blocks[i].address = i % 2 ? UINT64_C(0x700000000000) + i * UNIT : (uint64_t)i << 30 | 1u << 29;
     for (unsigned round = 0; round < 60000; round++) {
         unsigned i = (unsigned)rand() % COUNT;

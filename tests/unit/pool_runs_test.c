@@ -191,8 +191,8 @@ static void splits_and_merges_leave_nothing_behind(void **state) {
     const struct pool *pool = atomic_load(&f.pool->pools);
     const size_t spare = spare_records(pool);
     for (unsigned i = 0; i < 100; i++) {
-        const uint64_t a = must_alloc_on(&f, A, 4096), b = must_alloc_on(&f, A, 64 * KIB),
-                       c = must_alloc_on(&f, A, 512);
+        const uint64_t a = must_alloc_on(&f, A, 160 * KIB), b = must_alloc_on(&f, A, 256 * KIB),
+                       c = must_alloc_on(&f, A, 128 * KIB);
         must_free_on(&f, A, i % 2 ? a : c);
         must_free_on(&f, A, b);
         must_free_on(&f, A, i % 2 ? c : a);
