@@ -330,6 +330,15 @@ void grow_prove(struct pool_system *system, const struct device_state *device) {
     }
 }
 
+void grow_merge(struct pool_system *system, const struct device_state *device) {
+    for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
+        if (pool->device != device) continue;
+        lock_take(&pool->lock);
+        merge_bins(pool);
+        lock_give(&pool->lock);
+    }
+}
+
 bool grow_settle(struct pool_system *system, const struct device_state *device) {
     bool settled = false, waited = false;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {

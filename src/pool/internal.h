@@ -661,6 +661,8 @@ void grow_release_ended(struct pool_system *system);
 /* What can be proved idle on a device becomes so: without waiting, or else by waiting for everything. No lock held. */
 void grow_prove(struct pool_system *system, const struct device_state *device);
 bool grow_settle(struct pool_system *system, const struct device_state *device);
+/* What the bins of a device's pools hold is merged, so that it is known which segments are wholly free. No lock held. */
+void grow_merge(struct pool_system *system, const struct device_state *device);
 
 /* Give back what is wholly free until at most `keep_bytes` stay cached, and count it as a trim. No lock held. */
 uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint64_t keep_bytes, bool waits);

@@ -120,6 +120,7 @@ uint64_t pool_releasable(struct pool_system *system, int ordinal, uint64_t *of_a
     struct pool_totals totals;
     struct device_state *device = device_by_ordinal(system, ordinal);
     if (device) grow_prove(system, device);
+    if (device) grow_merge(system, device);
     pool_totals(system, ordinal, &totals);
     if (of_async) *of_async = totals.releasable_async;
     return totals.releasable;
@@ -143,9 +144,6 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (ordinal >= 0 && pool->device->ordinal != ordinal) continue;
         lock_take(&pool->lock);
-        figures_begin(pool);
-        bins_merge(pool); /* so that what could go back is told */
-        figures_end(pool);
         totals->live += pool->live;
         totals->requested += pool->requested;
         totals->reserved += pool->reserved + pool->unused_bytes;
