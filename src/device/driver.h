@@ -166,6 +166,8 @@ void device_driver_await_change(struct device_driver *driver);
 /* A memory pool was made, or is about to end (false). Whether it could be exported until now. */
 bool device_driver_pool_set_exportable(const void *memory_pool, bool can_be);
 bool device_driver_pool_exportable(const void *memory_pool);
+/* In a forked child: nobody else holds the lock, and there is none. */
+void device_driver_pools_after_fork(void);
 
 /* ---- driver_primaries.c: primary contexts ---- */
 

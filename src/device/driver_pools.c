@@ -46,3 +46,11 @@ bool device_driver_pool_exportable(const void *memory_pool) {
     pthread_mutex_unlock(&lock);
     return can_be;
 }
+
+void device_driver_pools_after_fork(void) {
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    /* The array may be half written, and the parent's memory pools are none of this process's. */
+    exportable = NULL;
+    capacity = 0;
+    count = 0;
+}

@@ -216,6 +216,7 @@ static void forget_parent(void) {
         atomic_store(&phase, POOL_UNDECIDED);
     }
     captures_after_fork();
+    device_driver_pools_after_fork();
     exports_forget_in_child();
     imports_forget_in_child();
     stats_forget_in_child(!pooled);

@@ -84,6 +84,14 @@ def hazard_37_a_fork_amid_a_look_up_does_not_hang_the_child():
 
 
 @case
+def hazard_37_a_fork_amid_a_memory_pools_making_does_not_hang_the_child():
+    if os.environ.get("PRELOAD_SANITIZER", "none") != "none":
+        skip("the program's own realloc stands before the sanitizer's")
+    lines = same(["preload_fork_pools"])
+    assert lines == ["child came back: 1"], lines
+
+
+@case
 def hazard_37_a_forked_child_leaves_its_parents_figures_alone():
     with Guest(["preload_exit", "fork"]) as guest:
         guest.until_ready()
