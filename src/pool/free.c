@@ -191,6 +191,25 @@ static int COLD free_kept(struct pool *pool, uint64_t address, bool waits) {
     return free_done(pool, address, (struct aftermath){.exports = true, .waits = waits}, false);
 }
 
+/* From guard_begin to guard_end no capture begins; false: one runs. */
+static inline bool guard_begin(struct pool *pool) {
+    if (__builtin_expect(!capture_wait_begin(pool), 0)) return false;
+    cancelled_wait = pool;
+    return true;
+}
+
+/* Under pool->lock. */
+static inline void guard_end(struct pool *pool) {
+    capture_wait_end(pool);
+    cancelled_wait = NULL;
+}
+
+/* A thread's first wait is among those that are timed. */
+static uint64_t COLD timed_wait_begin(void) {
+    cancelled_watch();
+    return figures_clock();
+}
+
 /* The live block at `address` that the common way may free: nothing is noted in it, and nothing else is to be done.
  * With pool->lock; NULL: as it was. */
 static inline struct block *free_plainly(const struct pool *pool, uint64_t address) {
@@ -230,7 +249,7 @@ static int __attribute__((noinline)) HOT free_idle_slowly(struct pool *pool, uin
 static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded,
                             uint64_t waited_ns) {
     lock_take(&pool->lock);
-    if (guarded) capture_wait_end(pool);
+    if (guarded) guard_end(pool);
     struct block *block = free_plainly(pool, address);
     const unsigned class = block ? index_class(block->size) : 0;
     if (__builtin_expect(!block || waited_ns || pool->untraceable || !hit_may_bin(pool, &pool->bins, class), 0))
@@ -274,7 +293,7 @@ static int __attribute__((noinline)) HOT free_waiting_slowly(struct pool *pool, 
 /* The block waits for a fence. `guarded`: the call has waited, and the wait is to be ended. */
 static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, bool guarded) {
     lock_take(&pool->lock);
-    if (guarded) capture_wait_end(pool);
+    if (guarded) guard_end(pool);
     struct block *block = free_plainly(pool, address);
     if (__builtin_expect(!block || guarded || pool->joined + 1 >= FENCE_FREES || hit_is_tight(pool) ||
                              pool->joined_bytes + block->size > FENCE_BYTES ||
@@ -294,7 +313,7 @@ static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_do
 static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door, bool guarded) {
     int refused = code;
     lock_take(&pool->lock);
-    if (guarded) capture_wait_end(pool);
+    if (guarded) guard_end(pool);
     if (is_refusal(code)) {
         lock_give(&pool->lock);
         return code;
@@ -333,9 +352,9 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
     if (frees_at_once(pool))
         return __builtin_expect(atomic_load(&system->captures) != 0, 0) ? free_in_capture(pool, address, door, false)
                                                                         : free_waiting(pool, address, door, false);
-    if (__builtin_expect(!capture_wait_begin(pool), 0)) return free_in_capture(pool, address, door, true);
+    if (__builtin_expect(!guard_begin(pool), 0)) return free_in_capture(pool, address, door, true);
     const struct device_ops *ops = system->ops;
-    uint64_t began = sample_begin(&free_calls);
+    const uint64_t began = __builtin_expect(sample_is_next(&free_calls), 0) ? timed_wait_begin() : 0;
     code = __builtin_expect(pool_context(pool).handle == context, 1)
                ? ops->current_synchronize(ops->self)
                : ops->context_synchronize(ops->self, pool_context(pool));
@@ -352,7 +371,8 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
 /* The stream cannot be told from others: it is waited for. */
 static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
     const struct device_ops *ops = pool->system->ops;
-    if (!capture_wait_begin(pool)) return free_waiting(pool, address, door, false);
+    if (!guard_begin(pool)) return free_waiting(pool, address, door, false);
+    cancelled_watch();
     const int code = ops->stream_synchronize(ops->self, pool_context(pool), stream);
     if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
     return free_idle(pool, address, door, true, 0);

@@ -807,6 +807,13 @@ int capture_ask(struct pool *pool, bool wait);
  */
 void capture_release_probes(struct pool_system *system);
 
+/* ---- cancelled.c: threads that are cancelled while they wait, where no pool_enter keeps them from it ---- */
+
+/* Where the thread waits between its capture_wait_begin and capture_wait_end. */
+extern _Thread_local struct pool *cancelled_wait __attribute__((tls_model("initial-exec")));
+/* The thread is about to wait so: its end will end a wait that it has left. */
+void cancelled_watch(void);
+
 /* ---- figures.c: the pool's records of the figures. All under pool->lock, inside figures_begin … figures_end ---- */
 
 /* Records for a new generation. */
@@ -838,9 +845,13 @@ uint64_t figures_clock(void); /* ns, CLOCK_MONOTONIC */
 
 /* The driver is to serve the call: counts why. POOL_PASS. */
 int pool_pass(enum poolcuda_pass_reason reason);
-/* One call in POOLCUDA_LATENCY_SAMPLE is timed: 0, or when it began. */
+/* One call in POOLCUDA_LATENCY_SAMPLE is timed, a thread's first among them. */
+static inline bool sample_is_next(unsigned *calls) {
+    return (*calls)++ % POOLCUDA_LATENCY_SAMPLE == 0;
+}
+/* 0, or when it began. */
 static inline uint64_t sample_begin(unsigned *calls) {
-    return __builtin_expect((*calls)++ % POOLCUDA_LATENCY_SAMPLE == 0, 0) ? figures_clock() : 0;
+    return __builtin_expect(sample_is_next(calls), 0) ? figures_clock() : 0;
 }
 
 /* ---- watch.c: the log's line of each call, and its record in the trace. Where system->watched ---- */

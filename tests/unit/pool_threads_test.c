@@ -7,7 +7,10 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "pool/internal.h"
 
 #define THREADS 4
 #define HELD 64
@@ -277,13 +280,53 @@ static void a_thread_is_not_cancelled_inside_the_pool(void **state) {
     fixture_end(&f);
 }
 
-/* A free while the context is being reset: only the outcome says what becomes of it. */
+/* A free in another thread: while the context is being reset only the outcome says what becomes of it. */
 struct freeing {
     struct fixture *f;
     uint64_t block;
     int code;
     atomic_bool done;
 };
+
+static void cancel_once(void *arg) {
+    if (!*(bool *)arg) cancel_here(arg);
+}
+
+static void *free_and_be_cancelled(void *arg) {
+    struct freeing *w = arg;
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    pool_free(w->f->pool, w->block, POOL_DOOR_DRIVER);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+static void a_wait_that_its_thread_has_left_holds_no_capture_up(void **state) {
+    (void)state;
+    struct fixture f;
+    pthread_t thread;
+    struct timespec begin, end;
+    void *result = NULL;
+    bool cancelled = false;
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    struct freeing w = {.f = &f, .block = must_alloc(&f, 4096)};
+    f.device.during_synchronize = cancel_once;
+    f.device.during_arg = &cancelled;
+    pthread_create(&thread, NULL, free_and_be_cancelled, &w);
+    pthread_join(thread, &result);
+    assert_true(cancelled);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_false(atomic_load(&w.done));
+    for (struct pool *pool = atomic_load(&f.pool->pools); pool; pool = pool->next)
+        assert_int_equal(atomic_load(&pool->waits_begun), atomic_load(&pool->waits_ended));
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    pool_capture_begin(f.pool);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true((end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000 < 90);
+    pool_capture_end(f.pool);
+    assert_int_equal(totals_of(&f, 0).live, 4096); /* as natively: the free was never done */
+    must_free(&f, w.block);
+    fixture_end(&f);
+}
 
 static void *free_in_reset(void *arg) {
     struct freeing *w = arg;
@@ -320,6 +363,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(of_two_frees_at_once_one_succeeds),
     cmocka_unit_test(a_close_waits_for_who_is_in_the_driver),
     cmocka_unit_test(a_thread_is_not_cancelled_inside_the_pool),
+    cmocka_unit_test(a_wait_that_its_thread_has_left_holds_no_capture_up),
     cmocka_unit_test(a_free_waits_for_the_outcome_of_a_reset),
 };
 TESTING_MAIN(tests)
