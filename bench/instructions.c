@@ -29,6 +29,7 @@ MEASURED void instructions_measured(const struct churn_plan *plan, struct churn_
 static bool play(const struct cell_sizes *sizes, enum churn_order order, size_t live, struct churn_side *side) {
     struct churn_plan plan;
     struct own_figures before = {0}, after = {0};
+    side->failures = 0;
     side->blocks = calloc(live, sizeof *side->blocks);
     bool ready = side->blocks != NULL && churn_plan_make(&plan, order, live, LEAST_PAIRS, sizes->values, sizes->count);
     if (ready) {
@@ -38,8 +39,9 @@ static bool play(const struct cell_sizes *sizes, enum churn_order order, size_t 
         instructions_measured(&plan, side);
         own_figures_read(&after);
         churn_empty(&plan, side);
-        printf("%s\t%zu\t%zu\t%llu\t%llu\n", churn_order_names[order], live, plan.pair_count,
-               (unsigned long long)(after.misses - before.misses), (unsigned long long)(after.fences - before.fences));
+        printf("%s\t%s\t%zu\t%zu\t%llu\t%llu\n", churn_calls_names[side->calls], churn_order_names[order], live,
+               plan.pair_count, (unsigned long long)(after.misses - before.misses),
+               (unsigned long long)(after.fences - before.fences));
         churn_plan_free(&plan);
     } else {
         fputs("instructions: out of memory\n", stderr);
@@ -56,10 +58,10 @@ static void usage(FILE *out) {
         "\n"
         "Plays each load warm, and once more in the function instructions_measured, whose instructions a tool counts\n"
         "(see scripts/instructions.sh). The sizes are drawn from the traces. For each load, in the order in which\n"
-        "they are played, a line: order, live blocks, pairs measured, misses and fences among them.\n"
+        "they are played, a line: calls, order, live blocks, pairs measured, misses and fences among them.\n"
         "\n"
         "  -c, --calls CALLS   plain (cudaMalloc and cudaFree, the default), async (cudaMallocAsync and cudaFreeAsync\n"
-        "                      on one stream), or malloc (malloc and free of glibc)\n"
+        "                      on one stream), or malloc (malloc and free of glibc); may be given more than once\n"
         "  -l, --live N[,N…]   blocks that are live: multiples of 10 (default 100,1000)\n"
         "  -h, --help          this text\n"
         "\n"
@@ -67,10 +69,8 @@ static void usage(FILE *out) {
         out);
 }
 
-static bool is_ready(struct churn_side *side) {
-    cudaError_t result = cudaFree(NULL);
-    if (result == cudaSuccess && side->calls == CHURN_ASYNC)
-        result = cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking);
+static bool make_stream(cudaStream_t *stream) {
+    cudaError_t result = cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
     if (result != cudaSuccess) fprintf(stderr, "instructions: no CUDA device: %s\n", cudaGetErrorString(result));
     return result == cudaSuccess;
 }
@@ -83,14 +83,19 @@ int main(int argc, char **argv) {
         {NULL, 0, NULL, 0},
     };
     struct cell_sizes sizes;
-    struct churn_side side = {.calls = CHURN_PLAIN};
-    size_t counts[MOST_COUNTS] = {100, 1000}, count = 2;
+    enum churn_calls ways[CHURN_CALLS] = {CHURN_PLAIN};
+    size_t counts[MOST_COUNTS] = {100, 1000}, count = 2, way_count = 0;
+    cudaStream_t stream = NULL;
     int option;
 
     while ((option = getopt_long(argc, argv, "c:l:h", options, NULL)) != -1) {
         switch (option) {
         case 'c':
-            side.calls = (enum churn_calls)options_name("--calls", optarg, churn_calls_names, CHURN_CALLS);
+            if (way_count == CHURN_CALLS) {
+                fprintf(stderr, "instructions: --calls is given more than %d times\n", CHURN_CALLS);
+                return 2;
+            }
+            ways[way_count++] = (enum churn_calls)options_name("--calls", optarg, churn_calls_names, CHURN_CALLS);
             break;
         case 'l':
             count = options_numbers("--live", optarg, CHURN_PARTS, MOST_LIVE, counts, MOST_COUNTS);
@@ -107,12 +112,14 @@ int main(int argc, char **argv) {
         usage(stderr);
         return 2;
     }
-    bool played = cell_sizes_read(&sizes, argv + optind, (size_t)(argc - optind), "instructions") && is_ready(&side);
-    for (size_t i = 0; played && i < count; i++) {
-        for (enum churn_order order = 0; played && order < CHURN_ORDERS; order++)
-            played = play(&sizes, order, counts[i], &side);
+    if (way_count == 0) way_count = 1;
+    bool played =
+        cell_sizes_read(&sizes, argv + optind, (size_t)(argc - optind), "instructions") && make_stream(&stream);
+    for (size_t i = 0; played && i < way_count * count * CHURN_ORDERS; i++) {
+        struct churn_side side = {.calls = ways[i / CHURN_ORDERS / count], .stream = stream};
+        played = play(&sizes, i % CHURN_ORDERS, counts[i / CHURN_ORDERS % count], &side);
     }
-    if (side.stream != NULL) cudaStreamDestroy(side.stream);
+    if (stream != NULL) cudaStreamDestroy(stream);
     free(sizes.values);
     return played ? 0 : 1;
 }

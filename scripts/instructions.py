@@ -58,33 +58,38 @@ def shares(path):
     return found
 
 
-def play(build, way, live):
-    calls, free = WAYS[way]
+def play(build, free, ways, live, traces):
+    """One process, which plays all loads of the ways that go with this setting of POOL_FREE."""
     folders = [build / "src", build / "src/sim/driver", build / "src/sim/runtime"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("POOL_", "SIM_"))}
     # By its name alone: LD_PRELOAD could not hold a path with a space.
     environment |= {"LD_LIBRARY_PATH": ":".join(map(str, folders)), "LD_PRELOAD": "libpoolcuda.so",
                     "POOL_FREE": free, "SIM_MEMORY_MB": MEMORY_MB}
+    way_of = {WAYS[way][0]: way for way in ways}
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", "--compress-pos=no",
                    "--toggle-collect=instructions_measured", "--dump-after=instructions_measured",
-                   build / "bench" / "instructions", "--calls", calls, "--live", ",".join(map(str, live)), *TRACES]
+                   build / "bench" / "instructions", *(f"--calls={calls}" for calls in way_of),
+                   "--live", ",".join(map(str, live)), *traces]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"bench/instructions ended with status {done.returncode} under valgrind:\n{done.stderr}")
         for number, line in enumerate(done.stdout.splitlines(), 1):
-            order, count, pairs, misses, fences = line.split("\t")
-            row = {"way": way, "order": order, "live": int(count), "pairs": int(pairs), "misses": int(misses),
+            calls, order, count, pairs, misses, fences = line.split("\t")
+            row = {"way": way_of[calls], "order": order, "live": int(count), "pairs": int(pairs), "misses": int(misses),
                    "fences": int(fences)}
             row |= {owner: round(sum_ / row["pairs"], 1) for owner, sum_ in shares(Path(f"{folder}/out.{number}")).items()}
             yield row
 
 
-def measure(build, live=LIVE, ways=tuple(WAYS)):
+def measure(build, live=LIVE, ways=tuple(WAYS), traces=tuple(TRACES)):
     """One row for each way, number of live blocks and order; instructions are those of a pair."""
     if shutil.which("valgrind") is None:
         raise NotInstalled("valgrind is not installed")
-    return [row for way in ways for row in play(build, way, live)]
+    rows = []
+    for free in dict.fromkeys(WAYS[way][1] for way in ways):
+        rows += play(build, free, [way for way in ways if WAYS[way][1] == free], live, traces)
+    return sorted(rows, key=lambda row: ways.index(row["way"]))
 
 
 def recorded():
