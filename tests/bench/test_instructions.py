@@ -19,7 +19,7 @@ import instructions  # noqa: E402
 from tap import case, main, skip  # noqa: E402
 
 BUILD = Path(os.environ["BENCH_BUILD"])
-LIVE = [100, 1000]
+LIVE = list(instructions.LIVE)
 ORDERS = ["LIFO", "FIFO", "random"]
 
 
