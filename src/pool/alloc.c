@@ -125,6 +125,12 @@ static inline bool alloc_binned(struct pool *pool, struct stream_list *list, siz
     if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
     hit_end(pool);
     *address = block->address;
+    if (__builtin_expect(pool->system->traced, 0)) {
+        const uint64_t stream = list ? list->id : 0;
+        lock_give(&pool->lock);
+        watch_hit(pool, block, requested, stream, door);
+        return true;
+    }
     lock_give(&pool->lock);
     return true;
 }

@@ -210,6 +210,12 @@ static uint64_t COLD timed_wait_begin(void) {
     return figures_clock();
 }
 
+/* The last question before a free on the common way: is it recorded, where it is to be? With pool->lock. */
+static inline bool free_is_recorded(const struct pool *pool, const struct block *block, uint64_t stream,
+                                    enum pool_door door) {
+    return __builtin_expect(!pool->system->traced, 1) || watch_free_hit(pool, block, stream, door);
+}
+
 /* The live block at `address` that the common way may free: nothing is noted in it, and nothing else is to be done.
  * With pool->lock; NULL: as it was. */
 static inline struct block *free_plainly(const struct pool *pool, uint64_t address) {
@@ -252,7 +258,9 @@ static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door 
     if (guarded) guard_end(pool);
     struct block *block = free_plainly(pool, address);
     const unsigned class = block ? index_class(block->size) : 0;
-    if (__builtin_expect(!block || waited_ns || pool->untraceable || !hit_may_bin(pool, &pool->bins, class), 0))
+    if (__builtin_expect(!block || waited_ns || pool->untraceable || !hit_may_bin(pool, &pool->bins, class) ||
+                             !free_is_recorded(pool, block, 0, door),
+                         0))
         return free_idle_slowly(pool, address, door, waited_ns);
     hit_end_life(pool, block, door);
     hit_bin(pool, NULL, block, class, 0);
@@ -297,7 +305,8 @@ static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_do
     struct block *block = free_plainly(pool, address);
     if (__builtin_expect(!block || guarded || pool->joined + 1 >= FENCE_FREES || hit_is_tight(pool) ||
                              pool->joined_bytes + block->size > FENCE_BYTES ||
-                             pool->waiting_bytes + block->size > most_waiting(pool->live - block->size),
+                             pool->waiting_bytes + block->size > most_waiting(pool->live - block->size) ||
+                             !free_is_recorded(pool, block, 0, door),
                          0))
         return free_waiting_slowly(pool, address, door, guarded);
     pool->joined++;
@@ -464,7 +473,8 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         const bool known = list && list->id == ref->identity.id && !list->ending;
         struct block *block = known ? free_plainly(pool, address) : NULL;
         const unsigned class = block ? index_class(block->size) : BIN_CLASSES;
-        if (__builtin_expect(block && hit_may_bin(pool, list->bins, class), 1)) {
+        if (__builtin_expect(
+                block && hit_may_bin(pool, list->bins, class) && free_is_recorded(pool, block, list->id, door), 1)) {
             hit_end_life(pool, block, door);
             hit_bin(pool, list, block, class, fences_open_batch(&system->fences));
             hit_end(pool);

@@ -499,9 +499,11 @@ struct pool_system {
     const struct device_ops *ops;
     struct pool_options options;
     bool log_all;         /* POOL_LOG=3 */
-    bool watched;         /* calls are logged or recorded: watch.c */
-    bool attended_allocs; /* each has more to do than to be served: watched, POOL_FILL, checks in every call */
-    bool attended_frees;  /* likewise: watched, POOL_TRIM_MB, checks in every call */
+    bool traced;          /* POOL_TRACE */
+    bool watched;         /* logged or recorded: watch.c */
+    bool attended_allocs; /* each has more to do than to be served and recorded: logged, POOL_FILL, checks in every call
+                           */
+    bool attended_frees;  /* likewise: logged, POOL_TRIM_MB, checks in every call */
     struct registry registry;
     struct fences fences;
     _Atomic uint64_t streams_epoch; /* changes when a stream ends or a memory pool is set: likewise */
@@ -661,7 +663,8 @@ void grow_release_ended(struct pool_system *system);
 /* What can be proved idle on a device becomes so: without waiting, or else by waiting for everything. No lock held. */
 void grow_prove(struct pool_system *system, const struct device_state *device);
 bool grow_settle(struct pool_system *system, const struct device_state *device);
-/* What the bins of a device's pools hold is merged, so that it is known which segments are wholly free. No lock held. */
+/* What the bins of a device's pools hold is merged, so that it is known which segments are wholly free. No lock held.
+ */
 void grow_merge(struct pool_system *system, const struct device_state *device);
 
 /* Give back what is wholly free until at most `keep_bytes` stay cached, and count it as a trim. No lock held. */
@@ -858,6 +861,11 @@ static inline uint64_t sample_begin(unsigned *calls) {
 
 /* After an allocation; no lock held. */
 void watch_alloc(const struct request *request, const struct block *block, enum pool_door door, bool took_segment);
+/* The same of a hit from a bin, on the stream of this number (0: none). */
+void watch_hit(const struct pool *pool, const struct block *block, size_t requested, uint64_t stream,
+               enum pool_door door);
+/* A block is about to be freed on the common way: under pool->lock. False: its record needs the other one. */
+bool watch_free_hit(const struct pool *pool, const struct block *block, uint64_t stream, enum pool_door door);
 /* What the thread is about to free, and how: in the order of a stream, or it never comes back. */
 #define WATCH_KEPT UINT64_MAX
 struct watch_asked {

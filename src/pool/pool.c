@@ -20,9 +20,10 @@ struct pool_system *pool_system_create(const struct device_ops *ops, const struc
         system->options.fill = CONFIG_FILL_NONE;
     }
     system->log_all = log_wants(LOG_ALL);
-    system->watched = system->log_all || trace_is_on();
-    system->attended_allocs = CHECKS_EVERY_CALL || system->watched || system->options.fill != CONFIG_FILL_NONE;
-    system->attended_frees = CHECKS_EVERY_CALL || system->watched || options->trim_bytes != CONFIG_NONE;
+    system->traced = trace_is_on();
+    system->watched = system->log_all || system->traced;
+    system->attended_allocs = CHECKS_EVERY_CALL || system->log_all || system->options.fill != CONFIG_FILL_NONE;
+    system->attended_frees = CHECKS_EVERY_CALL || system->log_all || options->trim_bytes != CONFIG_NONE;
     pthread_mutex_init(&system->contexts_lock, NULL);
     pthread_mutex_init(&system->probes_lock, NULL);
     fences_init(system);

@@ -22,15 +22,15 @@ static inline uint64_t where_of(const struct pool *pool, bool on_stream) {
                        on_stream ? POOLCUDA_TRACE_STREAM_ID : POOLCUDA_TRACE_NO_STREAM);
 }
 
-static void COLD record_alloc(const struct request *request, const struct block *block, enum pool_door door,
-                              bool took_segment, uint64_t time) {
+static void COLD record_alloc(const struct pool *pool, const struct block *block, size_t requested, uint64_t stream,
+                              enum pool_door door, bool took_segment, uint64_t time) {
     const struct trace_call call = {
         .time = time,
         .address = block->address,
-        .size = request->requested,
+        .size = requested,
         .number = block->id,
-        .stream = request->on ? request->on->identity.id : 0,
-        .where = where_of(request->pool, request->on != NULL),
+        .stream = stream,
+        .where = where_of(pool, stream != 0),
         .operation = POOLCUDA_TRACE_ALLOC,
         .served = took_segment ? POOLCUDA_TRACE_BY_MISS : POOLCUDA_TRACE_BY_HIT,
         .runtime_door = door == POOL_DOOR_RUNTIME,
@@ -39,20 +39,34 @@ static void COLD record_alloc(const struct request *request, const struct block 
 }
 
 /* The program does not have the block yet, so nobody frees it. */
+void APART watch_hit(const struct pool *pool, const struct block *block, size_t requested, uint64_t stream,
+                     enum pool_door door) {
+    if (!trace_is_on()) return;
+    const uint64_t time = trace_time();
+    struct trace_block *own = trace_own;
+    if (__builtin_expect(!own, 0) || !trace_put_hit(own, time, block->address, requested, block->id, stream,
+                                                    where_of(pool, stream != 0), door == POOL_DOOR_RUNTIME))
+        record_alloc(pool, block, requested, stream, door, false, time);
+}
+
 void APART watch_alloc(const struct request *request, const struct block *block, enum pool_door door,
                        bool took_segment) {
-    if (trace_is_on()) {
-        const uint64_t time = trace_time();
-        struct trace_block *own = trace_own;
-        if (__builtin_expect(!own || took_segment, 0) ||
-            !trace_put_hit(own, time, block->address, request->requested, block->id,
-                           request->on ? request->on->identity.id : 0, where_of(request->pool, request->on != NULL),
-                           door == POOL_DOOR_RUNTIME))
-            record_alloc(request, block, door, took_segment, time);
-    }
-    if (__builtin_expect(request->pool->system->log_all, 0))
-        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", request->pool->device->ordinal, request->requested,
+    const struct pool *pool = request->pool;
+    const uint64_t stream = request->on ? request->on->identity.id : 0;
+    if (!took_segment)
+        watch_hit(pool, block, request->requested, stream, door);
+    else if (trace_is_on())
+        record_alloc(pool, block, request->requested, stream, door, true, trace_time());
+    if (__builtin_expect(pool->system->log_all, 0))
+        log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, request->requested,
                  (unsigned long long)block->address, took_segment ? "miss" : "hit");
+}
+
+bool APART watch_free_hit(const struct pool *pool, const struct block *block, uint64_t stream, enum pool_door door) {
+    if (!trace_is_on()) return true;
+    struct trace_block *own = trace_own;
+    return own &&
+           trace_put_free(own, trace_time(), block->id, stream, where_of(pool, stream != 0), door == POOL_DOOR_RUNTIME);
 }
 
 static void COLD record_free_later(const struct pool *pool, const struct block *block, enum pool_door door,
