@@ -198,6 +198,24 @@ static void a_second_free_answers_1(void **state) {
     fixture_end(&f);
 }
 
+/* As freed blocks of others are, that are asked for over and over. */
+static void a_freed_one_is_never_kept_for_an_ordinary_request(void **state) {
+    (void)state;
+    for (unsigned event = 0; event < 2; event++) {
+        struct fixture f;
+        uint64_t blocks[50];
+        begin(&f, event);
+        for (unsigned round = 0; round < 4; round++) {
+            for (unsigned i = 0; i < 50; i++) blocks[i] = must_alloc(&f, ODD);
+            for (unsigned i = 0; i < 50; i++) must_free(&f, blocks[i]);
+        }
+        assert_true(atomic_load(&f.pool->pools)->bins.count > 0);
+        for (unsigned i = 0; i < 50; i++) assert_int_equal(is_fixed(&f, must_alloc(&f, ODD)), i < 3);
+        assert_int_equal(fixed_figures(ROUND)->in_use, 3);
+        fixture_end(&f);
+    }
+}
+
 static void a_failed_wait_takes_the_block_out_for_good(void **state) {
     (void)state;
     struct fixture f;
@@ -448,6 +466,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_miss_records_no_fence_for_others),
     cmocka_unit_test(a_free_in_the_order_of_a_stream_waits_for_a_fence),
     cmocka_unit_test(a_second_free_answers_1),
+    cmocka_unit_test(a_freed_one_is_never_kept_for_an_ordinary_request),
     cmocka_unit_test(a_failed_wait_takes_the_block_out_for_good),
     cmocka_unit_test(an_exported_block_comes_back_when_nobody_has_it_open),
     cmocka_unit_test(what_was_exported_by_the_drivers_handle_is_lost_and_its_segment_stays),

@@ -232,6 +232,44 @@ static void lives_of_a_context_share_their_host_memory(void **state) {
     fixture_end(&f);
 }
 
+/* The call itself is served: there is memory for it. */
+static void what_cannot_be_recorded_is_not_reserved_ahead(void **state) {
+    (void)state;
+    for (unsigned succeed = 0; succeed < 6; succeed++) { /* records of blocks, of segments; leaves of the map */
+        struct fixture f;
+        struct pool_options options = fixture_options();
+        options.prealloc_bytes = 64 * MIB_BYTES;
+        options.fixed = (struct config_fixed){1, {{4096, 3000}}};
+        fixture_begin(&f, 1024 * MIB_BYTES, options);
+        pages = (struct shortage){succeed, 1};
+        errno = 77;
+        must_alloc(&f, 512);
+        assert_int_equal(errno, 77);
+        assert_int_equal(pages.failing, 0);
+        assert_int_equal(totals_of(&f, 0).reserved, f.device.in_use[0]);
+        assert_pool_whole(&f);
+        must_free(&f, must_alloc(&f, 4096));
+        must_alloc(&f, 64 * MIB_BYTES);
+        fixture_end(&f);
+    }
+}
+
+static void a_whole_that_cannot_be_registered_goes_back(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_options options = fixture_options();
+    options.prealloc_bytes = 64 * MIB_BYTES;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    f.device.range_room = 64; /* the fake device's own */
+    f.device.ranges = __real_malloc(f.device.range_room * sizeof *f.device.ranges);
+    heap = (struct shortage){2, 1}; /* after the records of the device and of the pool */
+    must_alloc(&f, 512);
+    assert_int_equal(heap.failing, 0);
+    assert_int_equal(figures_of_pool()->prealloc_bytes, 0);
+    assert_int_equal(f.device.in_use[0], 16 * MIB_BYTES);
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_context_without_host_memory_is_pooled_later),
     cmocka_unit_test(a_segment_without_records_goes_back),
@@ -243,5 +281,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_free_in_a_capture_without_host_memory_is_done),
     cmocka_unit_test(a_system_without_host_memory_is_none),
     cmocka_unit_test(lives_of_a_context_share_their_host_memory),
+    cmocka_unit_test(what_cannot_be_recorded_is_not_reserved_ahead),
+    cmocka_unit_test(a_whole_that_cannot_be_registered_goes_back),
 };
 TESTING_MAIN(tests)

@@ -80,6 +80,29 @@ static void what_is_free_again_is_joined_for_larger_requests(void **state) {
     fixture_end(&f);
 }
 
+/* Freed blocks of a size that is asked for over and over are kept whole, but not from it. */
+static void what_was_kept_for_its_next_request_is_joined_too(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[200];
+    for (unsigned relieve = 0; relieve < 2; relieve++) {
+        begin(&f);
+        for (unsigned round = 0; round < 3; round++) {
+            for (unsigned i = 0; i < 200; i++) blocks[i] = must_alloc(&f, 4 * KIB);
+            for (unsigned i = 0; i < 200; i++) must_free(&f, blocks[i]);
+        }
+        assert_true(only_pool(&f)->bins.count > 0);
+        if (relieve) {
+            assert_true(pool_relieve(f.pool, 0));
+            assert_int_equal(f.device.in_use[0], 0);
+        } else {
+            must_alloc(&f, SOME);
+            assert_int_equal(f.device.allocs, 1);
+        }
+        fixture_end(&f);
+    }
+}
+
 static void the_smallest_gap_that_holds_a_request_is_taken(void **state) {
     (void)state;
     struct fixture f;
@@ -415,6 +438,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_driver_allocation_serves_what_fits_in_it),
     cmocka_unit_test(small_requests_do_not_strand_it),
     cmocka_unit_test(what_is_free_again_is_joined_for_larger_requests),
+    cmocka_unit_test(what_was_kept_for_its_next_request_is_joined_too),
     cmocka_unit_test(the_smallest_gap_that_holds_a_request_is_taken),
     cmocka_unit_test(in_halves_where_the_driver_gives_no_more),
     cmocka_unit_test(never_beyond_the_limit_or_into_the_headroom),
