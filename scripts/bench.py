@@ -114,7 +114,7 @@ def count_instructions(build, live_counts, pairs):
     note("instructions")
     try:
         rows = instructions.measure(build, live_counts)
-    except instructions.NotInstalled as reason:
+    except instructions.CannotCount as reason:
         raise Unavailable(str(reason)) from None
     counted = {(row["way"], str(row["live"]), row["order"]): row for row in rows}
     for way, table in pairs.items():

@@ -28,8 +28,8 @@ SHARES = ("pool", "simulator", "libc", "loop")
 MEMORY_MB = "12288"  # more is not to be had under valgrind
 
 
-class NotInstalled(Exception):
-    """What counts is not here."""
+class CannotCount(Exception):
+    """valgrind is not here, or cannot read what this compiler made."""
 
 
 def toolchain(build):
@@ -72,6 +72,8 @@ def play(build, free, ways, live, traces):
                    build / "bench" / "instructions", *(f"--calls={calls}" for calls in way_of),
                    "--live", ",".join(map(str, live)), *traces]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if "debuginfo reader" in done.stderr:
+            raise CannotCount(f"valgrind cannot read what {toolchain(build)['compiler']} made")
         if done.returncode != 0:
             raise RuntimeError(f"bench/instructions ended with status {done.returncode} under valgrind:\n{done.stderr}")
         for number, line in enumerate(done.stdout.splitlines(), 1):
@@ -85,7 +87,7 @@ def play(build, free, ways, live, traces):
 def measure(build, live=LIVE, ways=tuple(WAYS), traces=tuple(TRACES)):
     """One row for each way, number of live blocks and order; instructions are those of a pair."""
     if shutil.which("valgrind") is None:
-        raise NotInstalled("valgrind is not installed")
+        raise CannotCount("valgrind is not installed")
     rows = []
     for free in dict.fromkeys(WAYS[way][1] for way in ways):
         rows += play(build, free, [way for way in ways if WAYS[way][1] == free], live, traces)
@@ -141,7 +143,7 @@ def main():
     build, form, live = Path(sys.argv[1]), sys.argv[2], [int(count) for count in sys.argv[3].split(",")]
     try:
         document = {"toolchain": toolchain(build), "pairs": measure(build, live)}
-    except (NotInstalled, RuntimeError) as reason:
+    except (CannotCount, RuntimeError) as reason:
         sys.exit(f"instructions.sh: {reason}")
     print(json.dumps(document, indent=2) if form == "json" else text(document["pairs"], document["toolchain"]))
     if form == "record":
