@@ -5,7 +5,9 @@
  * nor a merge, and the block's record and its place in the table stay. Only sizes that are asked for over and over are
  * kept: a program's first requests, and rare ones, go through the index. When a request finds nothing, or memory is to
  * go back, what the bins hold is merged into the index first, so they do not make the pool larger. Larger blocks are
- * merged at once: kept whole, they cost a fifth more memory on the bundled traces (bench/RESULTS.md).
+ * merged at once: kept whole, they cost a fifth more memory on the bundled traces (bench/RESULTS.md); and so is
+ * everything where less than a quarter of the device's memory is left, since then a good fit is worth more than a quick
+ * one.
  *
  * Included by internal.h alone. All under the pool's lock.
  */

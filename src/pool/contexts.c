@@ -31,6 +31,7 @@ static struct device_state *device_add(struct pool_system *system, struct device
     device->total = info->total_bytes;
     device->largest = info->total_bytes ? info->total_bytes : UINT64_MAX / 2;
     device->max_split = policy_max_split(&system->options, device->total);
+    device->crowded_above = policy_crowded_above(&system->options, device->total);
     device->next = system->devices;
     system->devices = device;
     return device;
@@ -280,7 +281,7 @@ static void pool_begin_generation(struct pool *pool) {
     const uint64_t reserved = pool->reserved + pool->unused_bytes;
     figures_event(pool, POOLCUDA_EVENT_reset, reserved, UINT64_MAX, 0);
     pthread_mutex_lock(&pool->device->lock);
-    pool->device->reserved -= reserved;
+    device_count(pool->device, -reserved);
     pthread_mutex_unlock(&pool->device->lock);
     figures_begin(pool);
     heap_forget(pool);

@@ -24,6 +24,11 @@ static uint64_t driver_leave(uint64_t entered) {
 
 /* ---- what a device has room for ---- */
 
+void device_count(struct device_state *device, uint64_t change) {
+    device->reserved += change;
+    atomic_store_explicit(&device->crowded, device->reserved > device->crowded_above, memory_order_relaxed);
+}
+
 /* Count `bytes` as reserved, before the driver is asked, so that threads together keep to the limit. False: over the
  * limit. */
 static bool device_promise(struct pool *pool, uint64_t bytes) {
@@ -31,14 +36,14 @@ static bool device_promise(struct pool *pool, uint64_t bytes) {
     uint64_t limit = pool->system->options.limit_bytes;
     pthread_mutex_lock(&device->lock);
     bool within = bytes <= limit && device->reserved <= limit - bytes;
-    if (within) device->reserved += bytes;
+    if (within) device_count(device, bytes);
     pthread_mutex_unlock(&device->lock);
     return within;
 }
 
 static void device_return(struct device_state *device, uint64_t bytes) {
     pthread_mutex_lock(&device->lock);
-    device->reserved -= bytes;
+    device_count(device, -bytes);
     pthread_mutex_unlock(&device->lock);
 }
 

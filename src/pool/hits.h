@@ -118,9 +118,14 @@ static inline bool hit_is_tight(const struct pool *pool) {
     return atomic_load_explicit(&pool->device->tight, memory_order_relaxed);
 }
 
+/* Is little left of the device's memory? Then a good fit is worth more than a quick one. */
+static inline bool hit_is_crowded(const struct pool *pool) {
+    return atomic_load_explicit(&pool->device->crowded, memory_order_relaxed);
+}
+
 /* May a freed block of the class stay in a bin? What is to go back to the driver soon is merged at once. */
 static inline bool hit_may_bin(const struct pool *pool, const struct bins *bins, unsigned class) {
-    return bins_keep(bins, class) && !hit_is_tight(pool);
+    return bins_keep(bins, class) && !hit_is_tight(pool) && !hit_is_crowded(pool);
 }
 
 #endif

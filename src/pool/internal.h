@@ -240,6 +240,9 @@ struct segment *registry_segment(struct registry *registry, uint64_t address);
 size_t policy_round(size_t bytes);
 /* POOL_MAX_SPLIT_MB in force on a device with this much memory (0: unknown). */
 uint64_t policy_max_split(const struct pool_options *options, uint64_t device_total);
+/* Bytes reserved above which little is left of such a device, or of POOL_LIMIT_MB; UINT64_MAX where neither is known.
+ */
+uint64_t policy_crowded_above(const struct pool_options *options, uint64_t device_total);
 /* Is it one of those that share segments of the ordinary size, and have no part of larger ones? */
 bool policy_is_small(size_t size, const struct pool_options *options);
 /* What a request of `size` may take. `saves`: rather a block that is somewhat large than a call of the driver. */
@@ -396,6 +399,8 @@ struct device_state {
     uint64_t largest;  /* most that one request may be: the memory, or what an address can be */
     _Atomic uint64_t passed; /* all batches up to this one are proved for its blocks */
     atomic_bool tight;       /* growth has touched the headroom: what becomes free goes back until it is whole */
+    atomic_bool crowded;     /* little is left of its memory or of POOL_LIMIT_MB: what is freed is merged at once */
+    uint64_t crowded_above;  /* bytes reserved that make it so */
     uint64_t max_split;
     struct device_info info;
     struct device_state *next; /* system->devices */
@@ -651,6 +656,8 @@ struct request {
 /* Serve a request that found no fitting block. Called with pool->lock held and pool->inside counted; returns with the
  * lock held. 0 and *block handed out. */
 int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment);
+/* `change` (modulo 2^64) bytes of the device were reserved or given back. Under device->lock. */
+void device_count(struct device_state *device, uint64_t change);
 /* Give back wholly free segments of all pools of a device: largest first, until `enough` bytes are back or at most
  * `keep` bytes stay cached. Without `waits` those of the async kind alone: the driver's release of a plain one waits
  * for the device. No lock held. */

@@ -11,6 +11,7 @@
  */
 #include "pool/internal.h"
 
+#define CROWDED_SHARE 4            /* less than this part of the memory left is little */
 #define SMALL_SHARE 64             /* requests below this part of an ordinary segment are small */
 #define LARGE_SLACK GRANULE        /* a request above max_split takes a block at most this much larger */
 #define SAVING_SHARE 8             /* where calls of the driver are saved also by this part of its own size */
@@ -42,6 +43,12 @@ uint64_t policy_max_split(const struct pool_options *options, uint64_t device_to
     if (device_total) limit = min_u64(limit, device_total);
     if (limit == CONFIG_NONE) return UINT64_MAX;
     return max_u64(options->segment_bytes, limit / 24);
+}
+
+uint64_t policy_crowded_above(const struct pool_options *options, uint64_t device_total) {
+    uint64_t limit = options->limit_bytes;
+    if (device_total) limit = min_u64(limit, device_total);
+    return limit == CONFIG_NONE ? UINT64_MAX : limit - limit / CROWDED_SHARE;
 }
 
 bool policy_is_small(size_t size, const struct pool_options *options) {

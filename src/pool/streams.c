@@ -7,7 +7,7 @@
  * A stream that is destroyed leaves its list behind without a name, marked for the last time: no stream finds it any
  * more, whatever handle comes back.
  */
-#include "pool/internal.h"
+#include "pool/hits.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -232,7 +232,7 @@ static unsigned reclaim_list(struct pool *pool, struct stream_list *list, uint64
 static void reclaim_waiting(struct pool *pool) {
     struct block *block = heap_pop_waiting(pool);
     const unsigned class = index_class(block->size);
-    if (block->number && bins_keep(&pool->bins, class) && !fixed_owns(pool, block)) {
+    if (block->number && hit_may_bin(pool, &pool->bins, class) && !fixed_owns(pool, block)) {
         heap_bin_idle(pool, block, class);
         return;
     }

@@ -244,6 +244,26 @@ static void nothing_is_kept_whole_while_the_headroom_is_touched(void **state) {
     fixture_end(&f);
 }
 
+static void nothing_is_kept_whole_where_little_memory_is_left(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM];
+    fixture_begin(&f, 128 * MIB_BYTES, fixture_options());
+    warm(&f, SMALL, blocks);
+    must_free(&f, blocks[1]);
+    assert_int_equal(totals_of(&f, 0).largest_free, SEGMENT - WARM * SMALL);
+    const uint64_t large = must_alloc(&f, 84 * MIB_BYTES); /* 100 of 128 are reserved */
+    for (unsigned i = 0; i < WARM; i++)
+        if (i != 1) must_free(&f, blocks[i]);
+    assert_int_equal(totals_of(&f, 0).largest_free, SEGMENT);
+    must_free(&f, large);
+    assert_int_equal(pool_trim(f.pool, 0, 0), 100 * MIB_BYTES);
+    warm(&f, SMALL, blocks);
+    for (unsigned i = 0; i < WARM; i++) must_free(&f, blocks[i]);
+    assert_int_equal(totals_of(&f, 0).largest_free, SEGMENT - WARM * SMALL);
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_block_freed_last_serves_the_next_request),
     cmocka_unit_test(a_little_less_is_served_too),
@@ -257,6 +277,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bins_of_a_stream_that_ends_wait_for_a_fence),
     cmocka_unit_test(what_waited_for_a_fence_is_kept_again),
     cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_capture),
+    cmocka_unit_test(nothing_is_kept_whole_where_little_memory_is_left),
     cmocka_unit_test(nothing_is_kept_whole_while_the_headroom_is_touched),
 };
 
