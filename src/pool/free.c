@@ -465,9 +465,9 @@ free_async_slowly(struct pool_system *system, uint64_t address, struct device_st
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
-    struct pool *pool = registry_pool(&system->registry, address);
     const struct stream_ref *ref = streams_ready(system, stream);
-    if (__builtin_expect(ref && ref->ready == pool && atomic_load(&system->captures) == 0, 1)) {
+    if (__builtin_expect(ref && atomic_load(&system->captures) == 0, 1)) {
+        struct pool *pool = ref->ready; /* mostly the block's: its table tells */
         struct stream_list *list = ref->list;
         lock_take(&pool->lock);
         const bool known = list && list->id == ref->identity.id && !list->ending;
