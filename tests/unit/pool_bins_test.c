@@ -229,6 +229,29 @@ static void what_waited_for_a_fence_is_kept_again(void **state) {
     fixture_end(&f);
 }
 
+static void what_cannot_be_served_leaves_the_bins_alone(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM], on_s[WARM], address;
+    begin(&f);
+    warm(&f, SMALL, blocks);
+    warm_on(&f, S, SMALL, on_s);
+    must_free(&f, blocks[0]);
+    must_free_on(&f, S, on_s[0]);
+    assert_int_equal(pool_alloc(f.pool, SMALL, POOL_DOOR_DRIVER, NULL), POOL_PASS);
+    assert_int_equal(pool_alloc_async(f.pool, SMALL, S, POOL_DOOR_DRIVER, NULL), POOL_PASS);
+    assert_int_equal(pool_alloc(f.pool, 0, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    assert_int_equal(pool_alloc_async(f.pool, 0, S, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    for (size_t over = 0; over < 3; over++) {
+        assert_int_equal(pool_alloc(f.pool, SIZE_MAX - over, POOL_DOOR_DRIVER, &address), DEVICE_OUT_OF_MEMORY);
+        assert_int_equal(pool_alloc_async(f.pool, SIZE_MAX - over, S, POOL_DOOR_DRIVER, &address),
+                         DEVICE_OUT_OF_MEMORY);
+    }
+    assert_int_equal(must_alloc(&f, SMALL), blocks[0]);
+    assert_int_equal(must_alloc_on(&f, S, SMALL), on_s[0]);
+    fixture_end(&f);
+}
+
 static void nothing_is_served_from_a_bin_amid_a_capture(void **state) {
     (void)state;
     struct fixture f;
@@ -294,6 +317,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_a_stream_frees_of_anothers_is_its_own),
     cmocka_unit_test(bins_of_a_stream_that_ends_wait_for_a_fence),
     cmocka_unit_test(what_waited_for_a_fence_is_kept_again),
+    cmocka_unit_test(what_cannot_be_served_leaves_the_bins_alone),
     cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_capture),
     cmocka_unit_test(nothing_is_kept_whole_where_little_memory_is_left),
     cmocka_unit_test(nothing_is_kept_whole_while_the_headroom_is_touched),
