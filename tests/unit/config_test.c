@@ -259,8 +259,9 @@ static void bad_lists_of_fixed_sizes_are_refused_as_a_whole(void **state) {
         "18446744073709551616B*1",
         "17179869185GiB*1",
         "1B*18446744073709551617",
-        "1B*1,1KiB*1,2KiB*1,3KiB*1,4KiB*1,5KiB*1,6KiB*1,7KiB*1,8KiB*1,9KiB*1,2MiB*1,3MiB*1,4MiB*1,5MiB*1,6MiB*1,7MiB*1,"
-        "8MiB*1",
+        /* one too many */
+        ("1B*1,1KiB*1,2KiB*1,3KiB*1,4KiB*1,5KiB*1,6KiB*1,7KiB*1,8KiB*1,"
+         "9KiB*1,2MiB*1,3MiB*1,4MiB*1,5MiB*1,6MiB*1,7MiB*1,8MiB*1"),
     };
     size_t at = 0;
     while (strcmp(variables[at].name, "POOL_FIXED") != 0) at++;
