@@ -254,6 +254,12 @@ static const char *check_figures(const struct pool *pool) {
     HOLDS(figures->retired_bytes == pool->retired_bytes && figures->exported_bytes == pool->exported_bytes &&
           "figures: kept");
     HOLDS(figures->largest_free_bytes == heap_largest(pool) && "figures: largest free block");
+    HOLDS(figures->free_blocks == pool->idle.count + pool->bins.count + pool->ordered_blocks && "figures: free blocks");
+    HOLDS(figures->peak_requested_bytes >= pool->requested && figures->peak_live_bytes >= pool->live &&
+          figures->peak_idle_bytes >= pool->idle_bytes && figures->peak_ordered_bytes >= pool->ordered_bytes &&
+          figures->peak_waiting_bytes >= pool->waiting_bytes &&
+          figures->peak_cached_bytes >= pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes &&
+          figures->peak_reserved_bytes >= pool->reserved + pool->unused_bytes && "figures: peaks");
     HOLDS(figures->segment_alloc_bytes - figures->segment_release_bytes >= pool->reserved && "figures: segment bytes");
     HOLDS(figures->segment_allocs - figures->segment_releases >= pool->segment_count && "figures: segments");
     HOLDS(cell->alloc_live_bytes - cell->freed_live_bytes == pool->live && "figures: live");

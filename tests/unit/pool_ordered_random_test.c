@@ -14,6 +14,8 @@
 #define LIVE_MOST 300
 #define GHOSTS_MOST 8192
 #define MARKS_MOST 65536
+#define LITTLE (48 * MIB_BYTES)
+#define MUCH (4096 * MIB_BYTES)
 
 struct range {
     uint64_t begin, end;
@@ -247,13 +249,14 @@ static void step(void) {
     }
 }
 
-static void run(uint64_t seed, bool free_event) {
+/* `memory`: little, so that much goes back and all is merged at once, or so much that small blocks are kept whole. */
+static void run(uint64_t seed, bool free_event, uint64_t memory) {
     struct pool_options options = fixture_options();
     options.free_event = free_event;
     options.segment_bytes = 2 * MIB_BYTES;
     judge = (struct judge){.random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1, .last_id = 100};
     for (size_t i = 0; i < STREAMS; i++) judge.ids[i] = ++judge.last_id;
-    fixture_begin(&judge.f, 48 * MIB_BYTES, options);
+    fixture_begin(&judge.f, memory, options);
     struct device_ops *ops = &judge.f.device.ops;
     judge.real = *ops;
     judge.f.device.passes_at_once = false;
@@ -279,12 +282,12 @@ static void run(uint64_t seed, bool free_event) {
 
 static void no_block_is_given_out_before_its_stream_has_done_with_it(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) run(seed, false);
+    for (uint64_t seed = 1; seed <= 4; seed++) run(seed, false, seed % 2 ? LITTLE : MUCH);
 }
 
 static void nor_when_cudafree_does_not_wait(void **state) {
     (void)state;
-    for (uint64_t seed = 11; seed <= 14; seed++) run(seed, true);
+    for (uint64_t seed = 11; seed <= 14; seed++) run(seed, true, seed % 2 ? LITTLE : MUCH);
 }
 
 static const struct CMUnitTest tests[] = {
