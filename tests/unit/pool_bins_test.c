@@ -4,6 +4,10 @@
  */
 #include "pool_fixture.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
 #define S STREAM(1)
 #define T STREAM(2)
 #define SMALL (4 * KIB)
@@ -130,6 +134,24 @@ static void what_bins_hold_goes_back_to_the_driver(void **state) {
     for (unsigned i = 0; i < WARM; i++) must_free(&f, blocks[i]);
     assert_int_equal(pool_trim(f.pool, 0, 0), SEGMENT);
     assert_int_equal(totals_of(&f, 0).reserved, 0);
+    fixture_end(&f);
+}
+
+static void what_a_stream_freed_serves_others_again_and_again(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM];
+    begin(&f);
+    f.device.passes_at_once = true;
+    warm_on(&f, S, SMALL, blocks);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < WARM; i++) must_free_on(&f, S, blocks[i]);
+        assert_pool_whole(&f);
+        assert_int_equal(pool_releasable(f.pool, 0, NULL), SEGMENT);
+        assert_int_equal(totals_of(&f, 0).ordered, 0);
+        warm_on(&f, S, SMALL, blocks);
+    }
+    assert_int_equal(totals_of(&f, 0).reserved, SEGMENT);
     fixture_end(&f);
 }
 
@@ -291,6 +313,53 @@ static void nothing_is_kept_whole_where_little_memory_is_left(void **state) {
     fixture_end(&f);
 }
 
+struct overtaken_free {
+    struct fixture f;
+    uint64_t blocks[WARM];
+    atomic_bool closed, done;
+    int code;
+};
+
+static void close_in_the_wait(void *arg) {
+    struct overtaken_free *call = arg;
+    call->f.device.during_synchronize = NULL;
+    pool_context_close(call->f.pool, 0, NULL);
+    atomic_store(&call->closed, true);
+}
+
+static void *free_amid_a_reset(void *arg) {
+    struct overtaken_free *call = arg;
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_free(&call->f, call->blocks[0]); /* a thread's first is timed, and no common one */
+    call->f.device.during_arg = call;
+    call->f.device.during_synchronize = close_in_the_wait;
+    call->code = pool_free(call->f.pool, call->blocks[1], POOL_DOOR_DRIVER);
+    atomic_store(&call->done, true);
+    return NULL;
+}
+
+static void a_free_into_a_bin_amid_a_reset_awaits_its_outcome(void **state) {
+    (void)state;
+    for (unsigned gone = 0; gone <= 1; gone++) {
+        struct overtaken_free call = {0};
+        struct fixture *f = &call.f;
+        pthread_t thread;
+        begin(f);
+        warm(f, SMALL, call.blocks);
+        pthread_create(&thread, NULL, free_amid_a_reset, &call);
+        while (!atomic_load(&call.closed)) usleep(1000);
+        usleep(20000);
+        assert_false(atomic_load(&call.done));
+        if (gone) fake_reset(&f->device, 0, false);
+        pool_context_settle(f->pool, 0, NULL);
+        pthread_join(thread, NULL);
+        f->device.alive[0] = true;
+        assert_int_equal(call.code, gone ? POOL_PASS : DEVICE_OK);
+        assert_int_equal(totals_of(f, 0).live, gone ? 0 : (WARM - 2) * SMALL);
+        fixture_end(f);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_block_freed_last_serves_the_next_request),
     cmocka_unit_test(a_little_less_is_served_too),
@@ -298,6 +367,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(large_blocks_are_merged_at_once),
     cmocka_unit_test(what_bins_hold_serves_a_larger_request),
     cmocka_unit_test(what_bins_hold_goes_back_to_the_driver),
+    cmocka_unit_test(what_a_stream_freed_serves_others_again_and_again),
     cmocka_unit_test(a_second_free_into_a_bin_is_refused),
     cmocka_unit_test(another_stream_has_no_part_of_a_streams_bins),
     cmocka_unit_test(what_a_stream_frees_of_anothers_is_its_own),
@@ -305,6 +375,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_waited_for_a_fence_is_kept_again),
     cmocka_unit_test(what_cannot_be_served_leaves_the_bins_alone),
     cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_capture),
+    cmocka_unit_test(a_free_into_a_bin_amid_a_reset_awaits_its_outcome),
     cmocka_unit_test(nothing_is_kept_whole_where_little_memory_is_left),
     cmocka_unit_test(nothing_is_kept_whole_while_the_headroom_is_touched),
 };

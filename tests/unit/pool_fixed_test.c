@@ -176,6 +176,26 @@ static void a_free_in_the_order_of_a_stream_waits_for_a_fence(void **state) {
     fixture_end(&f);
 }
 
+/* Of a size that is asked for over and over, whose ordinary blocks are kept whole in bins. */
+static void a_block_comes_back_to_its_own_and_to_no_bin(void **state) {
+    (void)state;
+    for (unsigned free_event = 0; free_event <= 1; free_event++) {
+        struct fixture f;
+        uint64_t blocks[3 + 8];
+        begin(&f, free_event);
+        for (unsigned i = 0; i < 3 + 8; i++) blocks[i] = must_alloc(&f, ODD);
+        assert_true(is_fixed(&f, blocks[2]) && !is_fixed(&f, blocks[3]));
+        must_free(&f, blocks[3]);
+        must_free(&f, blocks[1]);
+        assert_pool_whole(&f);
+        if (free_event) pool_trim(f.pool, 0, 0); /* what waits is proved */
+        assert_int_equal(fixed_figures(ROUND)->in_use, 2);
+        assert_int_equal(figures_of_pool()->fixed_free_bytes, 4 * BIG + ROUND);
+        assert_int_equal(must_alloc(&f, ODD), blocks[1]);
+        fixture_end(&f);
+    }
+}
+
 static void a_second_free_answers_1(void **state) {
     (void)state;
     struct fixture f;
@@ -465,6 +485,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(event_mode_waits_for_a_fence_and_asks_for_one),
     cmocka_unit_test(a_miss_records_no_fence_for_others),
     cmocka_unit_test(a_free_in_the_order_of_a_stream_waits_for_a_fence),
+    cmocka_unit_test(a_block_comes_back_to_its_own_and_to_no_bin),
     cmocka_unit_test(a_second_free_answers_1),
     cmocka_unit_test(a_freed_one_is_never_kept_for_an_ordinary_request),
     cmocka_unit_test(a_failed_wait_takes_the_block_out_for_good),
