@@ -180,7 +180,7 @@ static bool set_from_text(struct config *config, size_t index, const char *text)
         *(const char **)field = text;
         return true;
     case KIND_FIXED:
-        return config_fixed_parse(text, field);
+        return config_fixed_parse(text, field, &(struct fixed_fault){0});
     }
     return false;
 }
@@ -256,12 +256,25 @@ static void describe_unknown(struct line *line, const char *name, size_t length)
     }
 }
 
+/* Which item of a list is wrong, and how. */
+static void describe_wrong_item(struct line *line, const char *list) {
+    struct config_fixed fixed;
+    struct fixed_fault fault;
+    if (config_fixed_parse(list, &fixed, &fault)) return;
+    line_add_foreign(line, fault.item, fault.length);
+    line_add(line, fault.length == 0 ? "an item " : " ");
+    line_add(line, fault.what);
+    line_add(line, "; ");
+}
+
 static void describe_bad_value(struct line *line, size_t index, const char *value) {
     line_add(line, "poolcuda: ");
     line_add(line, variables[index].name);
     line_add(line, "=");
     line_add_foreign(line, value, strlen(value));
-    line_add(line, ": accepted is ");
+    line_add(line, ": ");
+    if (rows[index].kind == KIND_FIXED) describe_wrong_item(line, value);
+    line_add(line, "accepted is ");
     line_add(line, variables[index].range);
     line_add(line, "; using ");
     line_add(line, variables[index].default_text);

@@ -76,8 +76,8 @@ def a_bad_list_costs_one_line_and_is_not_used():
     done = subprocess.run(**launch(["preload_fill"], variables), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=60)
     assert done.returncode == 0, done
-    assert done.stderr == ("poolcuda: POOL_FIXED=64MiB*0: accepted is none, or up to 16 different SIZE*COUNT with B, KiB, "
-                           "MiB or GiB, as 64MiB*32,1MiB*256; using none\n"), done.stderr
+    assert done.stderr == ("poolcuda: POOL_FIXED=64MiB*0: 64MiB*0 has a count that is not 1 to 1048576; accepted is none, "
+                           "or up to 16 different SIZE*COUNT with B, KiB, MiB or GiB, as 64MiB*32,1MiB*256; using none\n"), done.stderr
 
 
 main()

@@ -113,7 +113,7 @@ static void good_values_are_taken_without_a_word(void **state) {
         {"POOL_FIXED=16MiB*1048576", "POOL_FIXED", "16MiB*1048576"},
         {"POOL_FIXED=16384GiB*1", "POOL_FIXED", "16384GiB*1"},
         {"POOL_LIMIT_MB=none", "POOL_LIMIT_MB", "none"},
-        {"POOL_LIMIT_MB=1", "POOL_LIMIT_MB", "1 MiB"},
+        {"POOL_LIMIT_MB=2", "POOL_LIMIT_MB", "2 MiB"},
         {"POOL_LIMIT_MB=0512", "POOL_LIMIT_MB", "512 MiB"},
         {"POOL_LIMIT_MB=16777216", "POOL_LIMIT_MB", "16777216 MiB"},
         {"POOL_HEADROOM_MB=0", "POOL_HEADROOM_MB", "0 MiB"},
@@ -184,7 +184,7 @@ static const struct {
      "none, or up to 16 different SIZE*COUNT with B, KiB, MiB or GiB, as 64MiB*32,1MiB*256",
      "none",
      {"64MiB", "64*32", "64mib*2", "64MiB*32;1MiB*2", "1MiB*2,", ",1MiB*2"}},
-    {"POOL_LIMIT_MB", "none, or 1 to 16777216", "none", {"0", "16777217", "auto", "17592186044417"}},
+    {"POOL_LIMIT_MB", "none, or 2 to 16777216", "none", {"0", "1", "16777217", "auto", "17592186044417"}},
     {"POOL_HEADROOM_MB", "0 to 16777216", "256", {"16777217", "none", "auto", "to"}},
     {"POOL_TRIM_MB", "none, or 0 to 16777216", "none", {"16777217", "auto"}},
     {"POOL_FILL", "none, zero or poison", "none", {"0", "1", "Zero", "POISON", "zero,", "or"}},
@@ -210,9 +210,16 @@ static void check_refused(size_t i, const char *value) {
     char entry[256], line[512];
     snprintf(entry, sizeof entry, "%s=%s", variables[i].name, value);
     const struct config config = parse(entry);
-    snprintf(line, sizeof line, "poolcuda: %s=%s: accepted is %s; using %s", variables[i].name,
-             strcmp(value, "1\t") == 0 ? "1\\x09" : value, variables[i].accepted, variables[i].used);
     if (said_count != 1) fail_msg("%s: %zu complaints, expected 1", entry, said_count);
+    /* Of a list the item that is wrong is named before what is accepted. */
+    const char *accepted = strstr(said[0], "accepted is ");
+    const bool list = strcmp(variables[i].name, "POOL_FIXED") == 0;
+    const int named = list && accepted != NULL ? (int)(accepted - said[0]) : 0;
+    snprintf(line, sizeof line, "poolcuda: %s=%s: ", variables[i].name, strcmp(value, "1\t") == 0 ? "1\\x09" : value);
+    assert_int_equal(strncmp(said[0], line, strlen(line)), 0);
+    if (list) snprintf(line, sizeof line, "%.*s", named, said[0]);
+    snprintf(line + strlen(line), sizeof line - strlen(line), "accepted is %s; using %s", variables[i].accepted,
+             variables[i].used);
     assert_string_equal(said[0], line);
     char text[64];
     config_value_text(&config, index_of(variables[i].name), text, sizeof text);
@@ -273,6 +280,38 @@ static void bad_lists_of_fixed_sizes_are_refused_as_a_whole(void **state) {
             fail_msg("%s: %zu complaints, %u sizes", entry, said_count, config.fixed.count);
     }
     check_refused(at, "1MiB*1,1MiB*1");
+}
+
+static void the_item_of_a_list_that_is_wrong_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *list, *said;
+    } bad[] = {
+        {"", "an item is no SIZE*COUNT"},
+        {"1MiB*2,", "an item is no SIZE*COUNT"},
+        {"64MB*3", "64MB*3 is no SIZE*COUNT"},
+        {"64*32", "64*32 is no SIZE*COUNT"},
+        {"64MiB", "64MiB is no SIZE*COUNT"},
+        {"1MiB*1, 2MiB*1,3MiB*1", " 2MiB*1 is no SIZE*COUNT"},
+        {"1MiB*4x,2MiB*1", "1MiB*4x is no SIZE*COUNT"},
+        {"1MiB*\t", "1MiB*\\x09 is no SIZE*COUNT"},
+        {"0B*2", "0B*2 has a size that is not 1 B to 16 TiB"},
+        {"1MiB*1,17179869185GiB*1", "17179869185GiB*1 has a size that is not 1 B to 16 TiB"},
+        {"1MiB*0,2MiB*1", "1MiB*0 has a count that is not 1 to 1048576"},
+        {"1B*1048577", "1B*1048577 has a count that is not 1 to 1048576"},
+        {"2KiB*1,1B*1,512B*1", "512B*1 repeats a size (they are rounded up to 512 bytes)"},
+        {"8192GiB*2,1MiB*1", "1MiB*1 makes it more than 16 TiB"},
+        {"1KiB*1,2KiB*1,3KiB*1,4KiB*1,5KiB*1,6KiB*1,7KiB*1,8KiB*1,9KiB*1,1MiB*1,2MiB*1,3MiB*1,4MiB*1,5MiB*1,6MiB*1,"
+         "7MiB*1,8MiB*1,9MiB*1",
+         "8MiB*1 is one too many"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char entry[256], line[512];
+        snprintf(entry, sizeof entry, "POOL_FIXED=%s", bad[i].list);
+        parse(entry);
+        snprintf(line, sizeof line, ": %s; accepted is none, or ", bad[i].said);
+        if (said_count != 1 || strstr(said[0], line) == NULL) fail_msg("%s: %s, expected %s", entry, said[0], line);
+    }
 }
 
 static void fixed_sizes_are_kept_in_their_order(void **state) {
@@ -411,7 +450,7 @@ static void control_and_other_odd_bytes_are_escaped(void **state) {
     (void)state;
     parse("POOL_LIMIT_MB=\x1b[31m\n\x7f\xc2\x9b\\");
     assert_string_equal(said[0],
-                        "poolcuda: POOL_LIMIT_MB=\\x1b[31m\\x0a\\x7f\\xc2\\x9b\\x5c: accepted is none, or 1 to "
+                        "poolcuda: POOL_LIMIT_MB=\\x1b[31m\\x0a\\x7f\\xc2\\x9b\\x5c: accepted is none, or 2 to "
                         "16777216; using none");
     parse("POOL_L\x1bIMIT_MB\r=1");
     assert_string_equal(said[0], "poolcuda: unknown variable POOL_L\\x1bIMIT_MB\\x0d; did you mean POOL_LIMIT_MB?");
@@ -422,7 +461,7 @@ static void long_text_is_shortened(void **state) {
     char entry[4096] = "POOL_LIMIT_MB=", line[512];
     memset(entry + strlen(entry), '7', 3000);
     parse(entry);
-    snprintf(line, sizeof line, "poolcuda: POOL_LIMIT_MB=%.*s...: accepted is none, or 1 to 16777216; using none", 48,
+    snprintf(line, sizeof line, "poolcuda: POOL_LIMIT_MB=%.*s...: accepted is none, or 2 to 16777216; using none", 48,
              entry + strlen("POOL_LIMIT_MB="));
     assert_string_equal(said[0], line);
 
@@ -451,6 +490,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(good_values_are_taken_without_a_word),
     cmocka_unit_test(every_variable_of_the_table_is_tried_below),
     cmocka_unit_test(bad_values_leave_the_default_and_cost_one_line),
+    cmocka_unit_test(the_item_of_a_list_that_is_wrong_is_named),
     cmocka_unit_test(bad_lists_of_fixed_sizes_are_refused_as_a_whole),
     cmocka_unit_test(fixed_sizes_are_kept_in_their_order),
     cmocka_unit_test(a_list_that_finds_no_room_as_text_ends_in_dots),
