@@ -45,7 +45,8 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
     struct block *block = NULL;
     bool took_segment = false;
     pool_enter(pool);
-    int code = grow_and_hand_out(request, &block, &took_segment);
+    enum poolcuda_oom_reason reason = POOLCUDA_OOM_NONE;
+    int code = grow_and_hand_out(request, &block, &took_segment, &reason);
     if (code == DEVICE_OK) {
         *address = block->address;
         figures_begin(pool);
@@ -57,8 +58,8 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
     if (code != DEVICE_OK) {
         lock_give(&pool->lock);
         if (code == DEVICE_OUT_OF_MEMORY)
-            log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for", pool->device->ordinal,
-                     request->requested);
+            log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for%s", pool->device->ordinal,
+                     request->requested, reason == POOLCUDA_OOM_LIMIT ? ", more than POOL_LIMIT_MB allows" : "");
         return code == POOL_PASS ? pool_pass(POOLCUDA_PASS_no_host_memory) : code;
     }
     code = alloc_done(request, block, door);

@@ -622,7 +622,8 @@ static struct block *try_proved(const struct request *request) {
     return block;
 }
 
-int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment) {
+int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment,
+                      enum poolcuda_oom_reason *refused_by) {
     struct pool *pool = request->pool;
     struct pool_system *system = pool->system;
     size_t exact = policy_exact_segment(request->size);
@@ -699,6 +700,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     if (*block) return DEVICE_OK;
     if (code == DEVICE_OUT_OF_MEMORY)
         figures_event(pool, POOLCUDA_EVENT_oom, request->requested, room.device_free, (uint32_t)reason);
+    *refused_by = reason;
     if (code != DEVICE_OK) return code;
 
     /* No host memory for the records: the driver is to serve this request. */

@@ -654,8 +654,9 @@ struct request {
 };
 
 /* Serve a request that found no fitting block. Called with pool->lock held and pool->inside counted; returns with the
- * lock held. 0 and *block handed out. */
-int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment);
+ * lock held. 0 and *block handed out; where the answer is DEVICE_OUT_OF_MEMORY, *reason says whose it is. */
+int grow_and_hand_out(const struct request *request, struct block **block, bool *took_segment,
+                      enum poolcuda_oom_reason *reason);
 /* `change` (modulo 2^64) bytes of the device were reserved or given back. Under device->lock. */
 void device_count(struct device_state *device, uint64_t change);
 /* Give back wholly free segments of all pools of a device: largest first, until `enough` bytes are back or at most
