@@ -43,7 +43,7 @@ static int open_file(const char *path) {
 }
 
 static size_t format_line(char *line, size_t size, enum log_level level, const char *format, va_list arguments) {
-    static const char *const names[] = {"", "warning", "event", "detail"};
+    static const char *const names[] = {"warning", "warning", "event", "detail"};
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     const size_t room = size - 1; /* for the newline */

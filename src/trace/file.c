@@ -30,11 +30,15 @@ static struct {
     char path[PATH_MAX];
 } file = {.fd = -1};
 
-static enum file_result failed(const char *step, int error) {
+static enum file_result failed_at(enum log_level level, const char *step, int error) {
     const char *reason = strerrordesc_np(error);
-    log_line(LOG_WARNING, "POOL_TRACE: %s %.*s: %s: nothing more is recorded", step, 512, file.path,
+    log_line(level, "POOL_TRACE: %s %.*s: %s: nothing more is recorded", step, 512, file.path,
              reason == NULL ? "unknown error" : reason);
     return FILE_FAILED;
+}
+
+static enum file_result failed(const char *step, int error) {
+    return failed_at(LOG_WARNING, step, error);
 }
 
 /* ---- the descriptor ---- */
@@ -151,7 +155,7 @@ enum file_result file_create(enum poolcuda_trace_counter counter, unsigned time_
     snprintf(header.library_version, sizeof header.library_version, "%s", POOLCUDA_VERSION);
     name_command(header.command, sizeof header.command);
     const int fd = open_new();
-    if (fd < 0) return failed("cannot make", errno);
+    if (fd < 0) return failed_at(LOG_ALWAYS, "cannot make", errno); /* as with a bad value */
     file.fd = keep_high(fd);
     struct stat status;
     if (file.fd < 0 || fchmod(file.fd, 0600) != 0 || fstat(file.fd, &status) != 0) return failed("cannot keep", errno);

@@ -471,7 +471,6 @@ static void a_process_that_becomes_another_program_begins_another_file(void **st
 /* ---- files that cannot be written ---- */
 
 static int record_nowhere(void *arg) {
-    setenv("POOL_LOG", "1", 1);
     start_with(arg);
     errno = 4321;
     record_calls(0, MANY);
@@ -509,17 +508,6 @@ static void what_is_no_plain_file_is_left_alone(void **state) {
     assert_int_equal(access(target, F_OK), -1);
 }
 
-static int record_nowhere_silently(void *arg) {
-    start_with(arg);
-    record_calls(0, MANY);
-    return 0;
-}
-
-static void nothing_is_printed_that_the_log_was_not_asked_for(void **state) {
-    (void)state;
-    assert_string_equal(child_run(record_nowhere_silently, path_of("no/such/folder")), "");
-}
-
 static int record_beyond_the_limit(void *arg) {
     const struct rlimit limit = {200000, 200000};
     signal(SIGXFSZ, SIG_DFL);
@@ -537,13 +525,23 @@ static void expect_whole_blocks(const char *path) {
     recording_free(&recording);
 }
 
+static int record_beyond_the_limit_logged(void *arg) {
+    setenv("POOL_LOG", "1", 1);
+    return record_beyond_the_limit(arg);
+}
+
 static void a_file_size_limit_costs_the_rest_and_no_signal(void **state) {
     (void)state;
     char *path = path_of("limited");
-    const char *text = child_run(record_beyond_the_limit, path);
+    const char *text = child_run(record_beyond_the_limit_logged, path);
     assert_non_null(strstr(text, "cannot write"));
     assert_non_null(strstr(text, "File too large"));
     expect_whole_blocks(path);
+}
+
+static void what_is_lost_later_is_not_said_unless_the_log_asks(void **state) {
+    (void)state;
+    assert_string_equal(child_run(record_beyond_the_limit, path_of("limited")), "");
 }
 
 /* A filesystem of its own, seen by this child alone; the recording is moved out of it at the end. */
@@ -556,6 +554,7 @@ static int record_on_a_full_disk(void *arg) {
         CHILD_SKIP("cannot mount a small filesystem: %s", strerror(errno));
     }
     snprintf(path, sizeof path, "%s/recording", folder);
+    setenv("POOL_LOG", "1", 1);
     const int result = record_nowhere(path);
     snprintf(copy, sizeof copy, "cp %s %s", path, (char *)arg);
     if (system(copy) != 0) return 3;
@@ -739,7 +738,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_process_that_becomes_another_program_begins_another_file),
     cmocka_unit_test(a_file_that_cannot_be_made_costs_one_line),
     cmocka_unit_test(what_is_no_plain_file_is_left_alone),
-    cmocka_unit_test(nothing_is_printed_that_the_log_was_not_asked_for),
+    cmocka_unit_test(what_is_lost_later_is_not_said_unless_the_log_asks),
     cmocka_unit_test(a_file_size_limit_costs_the_rest_and_no_signal),
     cmocka_unit_test(a_full_disk_costs_the_rest),
     cmocka_unit_test(one_descriptor_is_open_high_up_and_not_for_other_programs),
