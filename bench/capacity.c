@@ -39,7 +39,7 @@ static void usage(FILE *out) {
         "\n"
         "  peak live        most bytes that are live at once\n"
         "  capacity         the smallest device memory on which the trace completes, over its peak live\n"
-        "  three times      the same for the trace played three times over\n"
+        "  3 times          the same for the trace played three times over\n"
         "  reserved         peak reserved over peak live, on an unlimited device\n"
         "  stranded         there at the peak of the live bytes: free bytes in segments that also hold live blocks\n"
         "  calls            driver allocations + releases: on an unlimited device, the first time; there in one\n"

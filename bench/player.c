@@ -332,7 +332,11 @@ static bool kernels_choose(struct player *player) {
 
 static bool memory_info(struct player *player, struct player_memory *memory) {
     cudaError_t result = cudaMemGetInfo(&memory->free_bytes, &memory->total_bytes);
-    if (result != cudaSuccess) complain(player, "cudaMemGetInfo: %s", cudaGetErrorString(result));
+    if (result != cudaSuccess)
+        complain(player, "cudaMemGetInfo: %s%s", cudaGetErrorString(result),
+                 result == cudaErrorInsufficientDriver || result == cudaErrorNoDevice
+                     ? "; without a GPU: scripts/with-sim.sh before the command"
+                     : "");
     return result == cudaSuccess;
 }
 
