@@ -216,6 +216,27 @@ static void bins_of_a_stream_that_ends_wait_for_a_fence(void **state) {
     fixture_end(&f);
 }
 
+static void bins_of_a_stream_whose_context_ends_take_and_give_nothing(void **state) {
+    (void)state;
+    for (unsigned frees = 0; frees <= 1; frees++) {
+        struct fixture f;
+        uint64_t blocks[WARM], address;
+        begin(&f);
+        warm_on(&f, S, SMALL, blocks);
+        must_free_on(&f, S, blocks[0]);
+        pool_streams_closing(f.pool, FAKE_PRIMARY(0));
+        if (frees)
+            must_free_on(&f, S, blocks[1]);
+        else
+            assert_int_equal(pool_alloc_async(f.pool, SMALL, S, POOL_DOOR_DRIVER, &address), POOL_PASS);
+        assert_int_equal(totals_of(&f, 0).blocks_live, WARM - 1 - frees);
+        assert_int_equal(totals_of(&f, 0).ordered, SEGMENT - (WARM - 1) * SMALL);
+        pool_streams_settled(f.pool, FAKE_PRIMARY(0), true);
+        assert_int_equal(totals_of(&f, 0).ordered, 0);
+        fixture_end(&f);
+    }
+}
+
 static void what_waited_for_a_fence_is_kept_again(void **state) {
     (void)state;
     struct fixture f;
@@ -272,6 +293,10 @@ static void nothing_is_served_from_a_bin_amid_a_capture(void **state) {
     must_free_on(&f, S, on_s[0]);
     pool_capture_begin(f.pool);
     assert_int_equal(pool_alloc(f.pool, SMALL, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    f.device.capturing = S.handle;
+    assert_int_equal(pool_alloc_async(f.pool, SMALL, S, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    assert_int_not_equal(pool_free_async(f.pool, on_s[1], S, POOL_DOOR_DRIVER), DEVICE_OK);
+    f.device.capturing = NULL;
     pool_capture_end(f.pool);
     assert_int_equal(must_alloc(&f, SMALL), blocks[0]);
     assert_int_equal(must_alloc_on(&f, S, SMALL), on_s[0]);
@@ -310,6 +335,22 @@ static void nothing_is_kept_whole_where_little_memory_is_left(void **state) {
     warm(&f, SMALL, blocks);
     for (unsigned i = 0; i < WARM; i++) must_free(&f, blocks[i]);
     assert_int_equal(totals_of(&f, 0).largest_free, SEGMENT - WARM * SMALL);
+    fixture_end(&f);
+}
+
+static void bins_keep_no_segment_of_which_an_export_is_left(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM];
+    struct pool_block_info info;
+    begin(&f);
+    const uint64_t exported = must_alloc(&f, SMALL);
+    warm(&f, SMALL, blocks);
+    assert_int_equal(pool_find(f.pool, exported, &info), DEVICE_OK);
+    assert_int_equal(pool_note_export(f.pool, &info, 0), UINT64_MAX); /* by the driver's handle */
+    must_free(&f, exported);
+    for (unsigned i = 0; i < WARM; i++) must_free(&f, blocks[i]);
+    assert_int_equal(totals_of(&f, 0).reserved, 0);
     fixture_end(&f);
 }
 
@@ -372,9 +413,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(another_stream_has_no_part_of_a_streams_bins),
     cmocka_unit_test(what_a_stream_frees_of_anothers_is_its_own),
     cmocka_unit_test(bins_of_a_stream_that_ends_wait_for_a_fence),
+    cmocka_unit_test(bins_of_a_stream_whose_context_ends_take_and_give_nothing),
     cmocka_unit_test(what_waited_for_a_fence_is_kept_again),
     cmocka_unit_test(what_cannot_be_served_leaves_the_bins_alone),
     cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_capture),
+    cmocka_unit_test(bins_keep_no_segment_of_which_an_export_is_left),
     cmocka_unit_test(a_free_into_a_bin_amid_a_reset_awaits_its_outcome),
     cmocka_unit_test(nothing_is_kept_whole_where_little_memory_is_left),
     cmocka_unit_test(nothing_is_kept_whole_while_the_headroom_is_touched),
