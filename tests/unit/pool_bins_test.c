@@ -354,6 +354,20 @@ static void bins_keep_no_segment_of_which_an_export_is_left(void **state) {
     fixture_end(&f);
 }
 
+static void nothing_is_served_from_a_bin_amid_a_reset(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM], address;
+    begin(&f);
+    warm(&f, SMALL, blocks);
+    must_free(&f, blocks[0]);
+    pool_context_close(f.pool, 0, NULL);
+    assert_int_equal(pool_alloc(f.pool, SMALL, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    pool_context_settle(f.pool, 0, NULL);
+    assert_int_equal(must_alloc(&f, SMALL), blocks[0]); /* the context stays */
+    fixture_end(&f);
+}
+
 struct overtaken_free {
     struct fixture f;
     uint64_t blocks[WARM];
@@ -418,6 +432,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_cannot_be_served_leaves_the_bins_alone),
     cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_capture),
     cmocka_unit_test(bins_keep_no_segment_of_which_an_export_is_left),
+    cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_reset),
     cmocka_unit_test(a_free_into_a_bin_amid_a_reset_awaits_its_outcome),
     cmocka_unit_test(nothing_is_kept_whole_where_little_memory_is_left),
     cmocka_unit_test(nothing_is_kept_whole_while_the_headroom_is_touched),
