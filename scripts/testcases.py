@@ -153,7 +153,8 @@ def run_meson(build, programs, options, on_progress=None):
     logs = Path(build) / "meson-logs"
     log = logs / "cases.json"
     log.unlink(missing_ok=True)
-    names = [program.name for program in programs]
+    # A name that two suites have would run both twice if it were given twice.
+    names = sorted({program.name for program in programs})
     with subprocess.Popen(["meson", "test", "-C", str(build), "--no-rebuild", "--logbase", "cases", *options, *names],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
                           errors="replace") as meson:

@@ -189,7 +189,7 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     if (__builtin_expect(system->ops->current_handle(system->ops->self, &context) == DEVICE_OK && context, 1)) {
         struct pool *pool = contexts_known_pool(system, context);
         const bool captures = atomic_load_explicit(&system->captures, memory_order_relaxed) != 0;
-        if (__builtin_expect(pool && address && !captures && size - 1 < pool->largest, 1)) {
+        if (__builtin_expect(pool && address && !captures && size - 1 < BIN_BYTES - 1, 1)) {
             lock_take(&pool->lock);
             const bool open = pool->status == POOL_OPEN && !pool->looks_ahead;
             if (__builtin_expect(open && alloc_binned(pool, NULL, size, bytes, 0, door, began, address), 1))
@@ -279,7 +279,7 @@ int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_str
     const uint64_t began = sample_begin(&alloc_calls);
     const size_t size = policy_round(bytes); /* 0 where it overflows too */
     const struct stream_ref *ref = streams_ready(system, stream);
-    if (__builtin_expect(ref && address && atomic_load(&system->captures) == 0 && size - 1 < ref->ready->largest, 1)) {
+    if (__builtin_expect(ref && address && atomic_load(&system->captures) == 0 && size - 1 < BIN_BYTES - 1, 1)) {
         struct pool *pool = ref->ready;
         struct stream_list *list = ref->list;
         lock_take(&pool->lock);

@@ -15,8 +15,9 @@
 #define POOLCUDA_POOL_BINS_H
 
 #define BIN_CLASSES 128u /* of blocks below 128 KiB: a class is 1/32 of a power of two wide, or one unit */
-#define BIN_EXACT 32u    /* classes below hold one size each */
-#define BIN_WARM 8u      /* requests of a class after which it is kept */
+#define BIN_BYTES ((size_t)128 * 1024)
+#define BIN_EXACT 32u /* classes below hold one size each */
+#define BIN_WARM 8u   /* requests of a class after which it is kept */
 
 struct bins {
     struct block *heads[BIN_CLASSES]; /* by next, the last freed first */

@@ -465,7 +465,7 @@ free_async_slowly(struct pool_system *system, uint64_t address, struct device_st
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
-    const struct stream_ref *ref = streams_ready(system, stream);
+    struct stream_ref *ref = streams_ready(system, stream);
     if (__builtin_expect(ref && atomic_load(&system->captures) == 0, 1)) {
         struct pool *pool = ref->ready; /* mostly the block's: its table tells */
         struct stream_list *list = ref->list;
@@ -483,6 +483,10 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
             if (__builtin_expect(round || mark, 0)) return free_round(pool, address, list, mark, round);
             lock_give(&pool->lock);
             return DEVICE_OK;
+        }
+        if (block) {
+            if (__builtin_expect(system->watched, 0)) watch_ask(address, ref->identity.id);
+            return free_ordered_slowly(pool, address, ref, door);
         }
         lock_give(&pool->lock);
     }

@@ -416,7 +416,12 @@ static void begin_a_reset(void *argument) {
     struct fixture *f = argument;
     f->device.during_alloc = NULL;
     assert_int_equal(pthread_create(&resetting, NULL, reset, f), 0);
-    usleep(20000);
+    struct pool *pool = only_pool(f);
+    for (bool closed = false; !closed; usleep(100)) {
+        lock_take(&pool->lock);
+        closed = pool->status == POOL_CLOSED;
+        lock_give(&pool->lock);
+    }
 }
 
 static void a_reset_waits_until_it_is_taken(void **state) {
