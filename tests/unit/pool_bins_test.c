@@ -282,6 +282,25 @@ static void what_cannot_be_served_leaves_the_bins_alone(void **state) {
     fixture_end(&f);
 }
 
+/* Its place in the table went with the note. */
+static void what_was_noted_and_waited_comes_into_no_bin(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM];
+    struct pool_options options = fixture_options();
+    options.free_event = true;
+    fixture_begin(&f, 4096 * MIB_BYTES, options);
+    f.device.passes_at_once = true;
+    warm(&f, SMALL, blocks);
+    assert_int_equal(pool_set_sync_memops(f.pool, blocks[0], true), DEVICE_OK);
+    must_free(&f, blocks[0]);
+    assert_int_equal(totals_of(&f, 0).waiting, SMALL);
+    for (unsigned i = 0; i < 128; i++) must_free(&f, must_alloc(&f, 64 * KIB)); /* two batches */
+    assert_pool_whole(&f);
+    must_free(&f, must_alloc(&f, SMALL));
+    fixture_end(&f);
+}
+
 static void nothing_is_served_from_a_bin_amid_a_capture(void **state) {
     (void)state;
     struct fixture f;
@@ -430,6 +449,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bins_of_a_stream_whose_context_ends_take_and_give_nothing),
     cmocka_unit_test(what_waited_for_a_fence_is_kept_again),
     cmocka_unit_test(what_cannot_be_served_leaves_the_bins_alone),
+    cmocka_unit_test(what_was_noted_and_waited_comes_into_no_bin),
     cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_capture),
     cmocka_unit_test(bins_keep_no_segment_of_which_an_export_is_left),
     cmocka_unit_test(nothing_is_served_from_a_bin_amid_a_reset),
