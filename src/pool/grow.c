@@ -491,6 +491,7 @@ static int segment_take_again(const struct request *request, size_t bytes, uint6
     const bool waits = may_wait(request);
     int code = DEVICE_OUT_OF_MEMORY;
     grow_prove(system, device);
+    grow_merge(system, device);
     while (code == DEVICE_OUT_OF_MEMORY) {
         const uint64_t left = device_left(request->pool);
         const uint64_t lacking = left < bytes ? bytes - left : bytes; /* the driver may refuse what it has */
