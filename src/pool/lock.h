@@ -2,7 +2,7 @@
  *
  * A lock for a few instructions at a time: never held across a call that may block. It is taken by one atomic exchange
  * and given up by a plain store, half of what a mutex costs, and a mutex twice was a third of a hit. The price is paid
- * where threads meet: nobody is woken, so who finds it taken looks again, yields, and then sleeps for moments. Memory
+ * where threads meet: nobody is woken, so who finds it taken looks again, and then sleeps for moments. Memory
  * of zeroes is a free lock.
  */
 #ifndef POOLCUDA_POOL_LOCK_H
