@@ -17,10 +17,11 @@ is 0 when none failed.
   --list               name the test cases (suite/program/case) and run none
   --only PATTERNS      run the cases whose name matches (*, ? and [] as in the shell; without them, a part of the name);
                        of several patterns, separated by blanks, one
-  --sanitize WHICH     build with a sanitizer: address, undefined or thread
+  --sanitize WHICH     build with a sanitizer: address, undefined, both (address,undefined), or thread
   --cross ARCH         build for another processor (aarch64) with a cross compiler, and run the tests that need nothing
                        but libc under an emulator
   --debug, --release   build without optimisation; with all of it
+  --werror             a warning of the compiler fails the build
   --build-dir DIR      build in DIR instead of build, build-WHICH, … at the top of the tree
   --random SEED COUNT  run COUNT random programs instead, the first from SEED, in each mode of POOL_FREE; each counts
   --mode sync|event    … in this one
@@ -38,7 +39,7 @@ usage_error() {
     exit 2
 }
 
-list='' only='' sanitize='' cross='''' type='' folder='' mutants='' names=() random=() mode='' long=''
+list='' only='' sanitize='' cross='''' type='' werror='' folder='' mutants='' names=() random=() mode='' long=''
 while [ $# -gt 0 ]; do
     case $1 in
     --only=* | --sanitize=* | --cross=* | --build-dir=* | --mode=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
@@ -53,6 +54,7 @@ while [ $# -gt 0 ]; do
     --cross) cross=$2 && shift ;;
     --build-dir) folder=$(realpath -m -- "$2") && shift ;;
     --debug | --release) type=${1#--} ;;
+    --werror) werror=yes ;;
     --random)
         [ $# -ge 3 ] && [[ $2 =~ ^[0-9]{1,18}$ && $3 =~ ^[1-9][0-9]{0,8}$ ]] ||
             usage_error "--random needs two numbers: a seed, and how many programs (at least 1)"
@@ -70,8 +72,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $sanitize in
-'' | address | undefined | thread) ;;
-*) usage_error "--sanitize takes address, undefined or thread, not: $sanitize" ;;
+'' | address | undefined | address,undefined | thread) ;;
+*) usage_error "--sanitize takes address, undefined, address,undefined or thread, not: $sanitize" ;;
 esac
 
 packages=(patch) for_aarch64=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
@@ -92,7 +94,7 @@ esac
 [ ${#random[@]} -eq 0 ] || [ -z "$list$only$long" ] || usage_error "--random goes not with --list, --only or --long"
 
 if [ -n "$mutants" ]; then
-    [ -z "$list$only$sanitize$type$long${random[*]}" ] || usage_error "--mutants goes with no other option than --build-dir"
+    [ -z "$list$only$sanitize$type$werror$long${random[*]}" ] || usage_error "--mutants goes with no other option than --build-dir"
     crossing=$(cd "$tree/tests/mutants" && grep -l '^Cross: aarch64' -- *.patch || true)
     if [ ${#names[@]} -eq 0 ] || grep -qxF "$(printf '%s.patch\n' "${names[@]%.patch}")" <<<"$crossing"; then
         packages+=("${for_aarch64[@]}")
@@ -101,7 +103,7 @@ if [ -n "$mutants" ]; then
     exec python3 -B "$tree/scripts/mutants.py" "$tree" "${folder:-$(build_base build-mutants)}" "${names[@]}"
 fi
 
-options=(--buildtype="${type:-debugoptimized}")
+options=(--buildtype="${type:-debugoptimized}" ${werror:+-Dwerror=true})
 script=scripts/testcases.py
 [ ${#random[@]} -eq 0 ] || script=tests/random/programs.py
 command=(python3 -B "$tree/$script")
@@ -111,7 +113,7 @@ arguments=()
 
 # Settings under which the sanitizers suit programs with a preloaded library; the user's own come last, and win.
 case $sanitize in
-address)
+*address*)
     # The preloaded library stands before libasan in the list of libraries. The leak checker needs ptrace, which some
     # containers refuse.
     leaks=1
@@ -121,8 +123,8 @@ address)
     rm -f "$probe"
     [ "$leaks" = 1 ] || say "The leak checker cannot run here: leaks are not looked for."
     export ASAN_OPTIONS="verify_asan_link_order=0:halt_on_error=1:abort_on_error=1:detect_leaks=$leaks:${ASAN_OPTIONS:-}"
-    ;;
-undefined)
+    ;;&
+*undefined*)
     export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}"
     options+=(-Dc_args="-fno-sanitize-recover=all ${CFLAGS:-}")
     ;;
@@ -158,6 +160,7 @@ fi
 # A build that fails counts as a failed case.
 [ -n "$list" ] || trap 'say "0 passed, 1 failed, 0 skipped"' EXIT
 require "${packages[@]}"
-prepare "${folder:-build${cross:+-$cross}${type:+-$type}${sanitize:+-$sanitize}}" "${options[@]}" >&2
+# No comma in a folder's name: the linker's options would be cut there.
+prepare "${folder:-build${cross:+-$cross}${type:+-$type}${sanitize:+-${sanitize/,/-}}}" "${options[@]}" >&2
 trap - EXIT
 "${command[@]}" "$build" "${arguments[@]}"

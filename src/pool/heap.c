@@ -6,6 +6,7 @@
 #include "pool/internal.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* A segment is wholly free when its one block is idle. */
 static bool block_is_segment(const struct block *block) {
@@ -516,8 +517,8 @@ void heap_forget(struct pool *pool) {
     fixed_forget(pool);
     live_table_free(&pool->table);
     streams_forget(pool);
-    pool->idle = (struct free_index){0};
-    pool->bins = (struct bins){0};
+    memset(&pool->idle, 0, sizeof pool->idle); /* large: nothing of it on the caller's stack */
+    memset(&pool->bins, 0, sizeof pool->bins);
     pool->waiting = pool->waiting_last = NULL;
     pool->exported = pool->exported_last = NULL;
     pool->traceable = pool->untraceable = 0;

@@ -311,7 +311,7 @@ static int start_in_other_pid_namespace(void *arg) {
         stats_start(true);
         CHECK_EQUAL(stats_header()->state, POOLCUDA_RUNNING);
         CHECK_EQUAL(stats_header()->pid, 1);
-        CHECK(shm_exists(others), "a segment of another pid namespace was removed\n");
+        if (!shm_exists(others)) dprintf(STDOUT_FILENO, "removed");
         stats_finish();
         _exit(0);
     }
@@ -324,12 +324,17 @@ static void a_segment_of_another_pid_namespace_is_left_alone(void **state) {
     struct publisher outside = {.finish = true};
     struct child inside;
     shm_need();
-    publisher_start(&outside);
-    publisher_kill(&outside);
-    child_start(&inside, start_in_other_pid_namespace, outside.path);
-    child_wait(&inside);
-    unlink(outside.path);
-    child_judge(&inside);
+    /* A process outside that starts meanwhile removes it, as it should: not time and again. */
+    for (unsigned attempts = 0; attempts < 5; attempts++) {
+        publisher_start(&outside);
+        publisher_kill(&outside);
+        child_start(&inside, start_in_other_pid_namespace, outside.path);
+        child_wait(&inside);
+        unlink(outside.path);
+        child_judge(&inside);
+        if (strcmp(inside.text, "") == 0) break;
+    }
+    assert_string_equal(inside.text, "");
 }
 
 /* ---- many at once ---- */
