@@ -171,7 +171,7 @@ alloc_plain_slowly(struct pool_system *system, size_t bytes, enum pool_door door
         if (!pool) return reason == POOLCUDA_PASS_no_context ? pass_without_context(door) : pool_pass(reason);
     }
     const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
-    if (__builtin_expect(request.size - 1 >= pool->largest, 0)) return alloc_absurd(pool, bytes);
+    if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
     lock_take(&pool->lock);
     if (__builtin_expect(pool->looks_ahead, 0)) return alloc_ahead(&request, door, began, address);
@@ -261,7 +261,7 @@ alloc_async_slowly(struct pool_system *system, size_t bytes, struct device_strea
     else if (streams_touch(system, ref) != DEVICE_OK)
         return pool_pass(POOLCUDA_PASS_async);
     const size_t size = policy_round(bytes);
-    if (__builtin_expect(size - 1 >= pool->largest, 0)) return alloc_absurd(pool, bytes);
+    if (__builtin_expect(size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
     lock_take(&pool->lock);
     if (__builtin_expect(pool->ended, 0)) {

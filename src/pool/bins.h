@@ -20,9 +20,9 @@
 #define BIN_WARM 8u   /* requests of a class after which it is kept */
 
 struct bins {
-    struct block *heads[BIN_CLASSES]; /* by next, the last freed first */
-    uint8_t requests[BIN_CLASSES];    /* that went through the index, at most BIN_WARM */
-    uint64_t count;                   /* blocks in all */
+    struct block *heads[BIN_CLASSES + 1]; /* by next, the last freed first; there is none above the highest class */
+    uint8_t requests[BIN_CLASSES];        /* that went through the index, at most BIN_WARM */
+    uint64_t count;                       /* blocks in all */
 };
 
 /* Is a free block of this class kept? */
@@ -39,7 +39,7 @@ static inline void bins_note_request(struct bins *bins, unsigned class) {
  * sixteenth is wasted, as where the index does not split; NULL when there is none. The sums over it are the caller's.
  */
 static inline struct block *bins_take(struct bins *bins, unsigned class, size_t size) {
-    if (__builtin_expect(class >= BIN_CLASSES - 1, 0)) return NULL;
+    if (__builtin_expect(class >= BIN_CLASSES, 0)) return NULL;
     struct block **head = &bins->heads[class];
     if (!*head || (*head)->size < size) {
         if (class < BIN_EXACT || !*++head) return NULL;

@@ -103,7 +103,6 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
     pthread_cond_init(&pool->changed, NULL);
     pool->system = system;
     pool->device = device;
-    pool->largest = device->largest;
     pool->source = *source;
     pool->primary = primary;
     pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;

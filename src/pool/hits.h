@@ -33,12 +33,7 @@ static inline void hit_alloc(struct pool *pool, struct stream_list *list, struct
                              unsigned number, enum pool_door door) {
     const size_t size = block->size;
     figures_begin(pool);
-    block->tag = (struct block_tag){.state = BLOCK_LIVE, .number = number & UINT16_MAX};
-    block->requested = requested;
-    block->id = pool->generation << 40 | pool->next_id++;
-    pool->live += size;
-    pool->requested += requested;
-    pool->live_blocks++;
+    heap_begin_life(pool, block, requested, number);
     hit_count_cached(pool, list, -(uint64_t)size, UINT64_MAX);
 
     struct poolcuda_cell *cell = pool->cells[number];
@@ -57,12 +52,10 @@ static inline void hit_alloc(struct pool *pool, struct stream_list *list, struct
 }
 
 /* A live block stops being so: the half of its free that does not depend on where it goes. */
-static inline void hit_end_life(struct pool *pool, const struct block *block, enum pool_door door) {
+static inline void hit_end_life(struct pool *pool, struct block *block, enum pool_door door) {
     const size_t size = block->size, requested = block->requested;
     figures_begin(pool);
-    pool->live -= size;
-    pool->requested -= requested;
-    pool->live_blocks--;
+    heap_end_life(pool, block);
     struct poolcuda_cell *cell = pool->cells[block->number];
     stats_add(&cell->frees, 1);
     stats_add(&cell->freed_requested_bytes, requested);

@@ -425,7 +425,6 @@ struct pool {
     uint8_t status;   /* enum pool_status */
     bool looks_ahead; /* something is to be reserved first (prealloc.c), or there are fixed sizes (fixed.c) */
     unsigned inside;  /* calls that are between two holds of the lock */
-    size_t largest;   /* the device's: most that one request may be */
     struct pool_system *system;
     struct device_state *device;
     struct poolcuda_pool *figures;

@@ -75,6 +75,21 @@ static void a_little_less_is_served_too(void **state) {
     fixture_end(&f);
 }
 
+static void the_largest_size_below_the_bound_is_served(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM];
+    begin(&f);
+    warm(&f, 128 * KIB - 512, blocks);
+    must_free(&f, blocks[1]);
+    must_free(&f, blocks[3]);
+    assert_int_equal(must_alloc(&f, 128 * KIB - 512), blocks[3]);
+    assert_int_equal(must_alloc(&f, 128 * KIB - 512), blocks[1]);
+    must_free(&f, blocks[1]);
+    assert_int_not_equal(must_alloc(&f, 128 * KIB), blocks[1]);
+    fixture_end(&f);
+}
+
 static void rare_sizes_are_merged_at_once(void **state) {
     (void)state;
     struct fixture f;
@@ -437,6 +452,7 @@ static void a_free_into_a_bin_amid_a_reset_awaits_its_outcome(void **state) {
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_block_freed_last_serves_the_next_request),
     cmocka_unit_test(a_little_less_is_served_too),
+    cmocka_unit_test(the_largest_size_below_the_bound_is_served),
     cmocka_unit_test(rare_sizes_are_merged_at_once),
     cmocka_unit_test(large_blocks_are_merged_at_once),
     cmocka_unit_test(what_bins_hold_serves_a_larger_request),
