@@ -37,20 +37,33 @@ static bool section_fits(const struct poolcuda_section *section, size_t size) {
     return section->offset + (uint64_t)section->count * section->stride <= size;
 }
 
-#define ADD(name) figures->name += __atomic_load_n(&record->name, __ATOMIC_RELAXED);
+static uint64_t get(const uint64_t *figure) {
+    return __atomic_load_n(figure, __ATOMIC_RELAXED);
+}
 
 static void add_cells(struct own_figures *figures, const char *segment, const struct poolcuda_section *section) {
     for (uint32_t i = 0; i < section->count; i++) {
         const struct poolcuda_cell *record = (const void *)(segment + section->offset + (uint64_t)i * section->stride);
         if (record->pool == 0) continue;
-        OWN_FIGURES_CELLS(ADD)
+        figures->waits += get(&record->free_waits);
+        for (unsigned k = 0; k < POOLCUDA_SIZE_CLASSES; k++) {
+            const struct poolcuda_size_class *class = &record->classes[k];
+            const uint64_t misses = get(&class->misses), allocs = get(&class->allocs);
+            figures->frees += get(&class->frees);
+            figures->freed_live_bytes += get(&class->freed_bytes);
+            figures->misses += misses;
+            figures->hits += allocs - misses;
+            figures->allocs += allocs;
+        }
     }
 }
 
 static void add_pools(struct own_figures *figures, const char *segment, const struct poolcuda_section *section) {
     for (uint32_t i = 0; i < section->count; i++) {
         const struct poolcuda_pool *record = (const void *)(segment + section->offset + (uint64_t)i * section->stride);
+#define ADD(name) figures->name += get(&record->name);
         OWN_FIGURES_POOLS(ADD)
+#undef ADD
     }
 }
 

@@ -12,10 +12,16 @@
  * Units.   Bytes and nanoseconds; times are CLOCK_MONOTONIC unless the name says otherwise. Numbers are host-endian.
  * Access.  Fields that change are written with relaxed atomic stores, so read them with __atomic_load_n(…, RELAXED) or
  *          from a copy that the sequence has shown to be whole. Readers never lock and never write.
- * Truth.   Counters only grow. `sequence` of a pool record covers that record, all cells and all fixed-size pools of
- * that pool: odd while a writer is inside; a copy is consistent when it was even and the same before and after. Retry
- * for about a millisecond, then use what was read as approximate: with frees read before allocations no difference is
- * negative.
+ * Truth.   Counters only grow. `sequence` of a pool record covers that record and all fixed-size pools of that pool,
+ * that of a cell the cell: odd while a writer is inside. A copy of a pool (its record, its fixed-size pools, its cells)
+ * is consistent when all these numbers were even, and none has changed until all had been copied. Retry for about a
+ * millisecond, then use what was read as approximate: with frees read before allocations no difference is negative.
+ * Sums.    What a pool holds of one state is the record's figure and what the cells add to it. A cell counts what it
+ *          holds by size class, `held_bytes`: the blocks that the program has (alloc_bytes − freed_bytes), those that
+ *          wait for a fence (`waiting_bytes`, of all classes together), and the rest, free blocks that are kept whole
+ *          for the next request of their size: ordered bytes in the cell of a stream, idle bytes in one of none. In a
+ *          consistent copy
+ *          reserved = live + idle + ordered + waiting + retired + exported + prealloc_unused + fixed_free.
  */
 #ifndef POOLCUDA_STATS_H
 #define POOLCUDA_STATS_H
@@ -31,12 +37,12 @@ extern "C" {
 #endif
 
 #define POOLCUDA_MAGIC "POOLCUDA" /* eight bytes, no terminator */
-#define POOLCUDA_LAYOUT_VERSION 1u
+#define POOLCUDA_LAYOUT_VERSION 2u
 #define POOLCUDA_SHM_PREFIX "poolcuda-" /* the file's name below /dev/shm begins so */
 #define POOLCUDA_SHM_MAX_BYTES (512u * 1024u)
 
 #define POOLCUDA_MAX_POOLS 32u       /* pool records; what finds no room is not published */
-#define POOLCUDA_MAX_CELLS 64u       /* counter cells; likewise */
+#define POOLCUDA_MAX_CELLS 160u      /* counter cells; likewise */
 #define POOLCUDA_MAX_FIXED 128u      /* records of fixed-size pools; likewise */
 #define POOLCUDA_MAX_EVENTS 256u     /* ring of events */
 #define POOLCUDA_MAX_CONFIG 48u      /* configuration entries */
@@ -48,7 +54,25 @@ extern "C" {
  * unit: BYTES, COUNT, NS. kind: COUNTER (only grows), GAUGE, PEAK (highest value of a gauge), TAG (identity, not a
  * figure). */
 
-/* Counters of one cell. Frees stand first: a reader that copies in this order never sees more freed than allocated. */
+/* What one cell has of one size class, by rounded size. */
+#define POOLCUDA_CLASS_FIGURES(X)                                                \
+    X(allocs, COUNT, COUNTER, "blocks handed to the program")                    \
+    X(alloc_bytes, BYTES, COUNTER, "their rounded size")                         \
+    X(frees, COUNT, COUNTER, "blocks freed by the program")                      \
+    X(freed_bytes, BYTES, COUNTER, "their rounded size")                         \
+    X(misses, COUNT, COUNTER, "allocations that took a segment from the driver") \
+    X(held_bytes, BYTES, GAUGE, "live, waiting, or kept whole for the next request")
+
+/* What one cell has of all size classes together. */
+#define POOLCUDA_CELL_FIGURES(X)                                                                           \
+    X(freed_requested_bytes, BYTES, COUNTER, "requested size of the blocks freed")                         \
+    X(alloc_requested_bytes, BYTES, COUNTER, "requested size of the blocks handed out")                    \
+    X(driver_door, COUNT, COUNTER, "allocations and frees that came by the driver door")                   \
+    X(free_waits, COUNT, COUNTER, "frees that waited for the GPU; the pool's `waits` has the other waits") \
+    X(waiting_bytes, BYTES, GAUGE, "freed, and waiting for a fence")
+
+/* What readers derive from both, and show of a cell or of a sum of cells: hits = allocs - misses, and runtime_door =
+ * allocs + frees - driver_door. */
 #define POOLCUDA_CELL_COUNTERS(X)                                                          \
     X(frees, COUNT, COUNTER, "blocks freed by the program")                                \
     X(freed_requested_bytes, BYTES, COUNTER, "requested size of the blocks freed")         \
@@ -58,13 +82,13 @@ extern "C" {
     X(misses, COUNT, COUNTER, "allocations that took a segment from the driver")           \
     X(alloc_requested_bytes, BYTES, COUNTER, "requested size of the blocks handed out")    \
     X(alloc_live_bytes, BYTES, COUNTER, "rounded size of the blocks handed out")           \
-    X(splits, COUNT, COUNTER, "free blocks split")                                         \
-    X(merges, COUNT, COUNTER, "free neighbours merged")                                    \
     X(runtime_door, COUNT, COUNTER, "allocations and frees that came by the runtime door") \
-    X(bad_frees, COUNT, COUNTER, "frees refused: an address inside a segment that is no live block")
+    X(driver_door, COUNT, COUNTER, "those that came by the driver door")
 
 /* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
- * cells. */
+ * cells; idle, ordered and waiting bytes and waits are without what the cells have of them. The peaks of live,
+ * requested and reserved bytes are exact. Those of cached bytes and their parts are noted whenever the pool does more
+ * than serve a block that it has kept whole, and at least once in 64 frees of a cell. */
 #define POOLCUDA_POOL_FIGURES(X)                                                                                   \
     X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                          \
     X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                            \
@@ -74,7 +98,7 @@ extern "C" {
     X(largest_free_bytes, BYTES, GAUGE, "largest free block")                                                      \
     X(releasable_bytes, BYTES, GAUGE, "bytes of wholly free segments")                                             \
     X(segments, COUNT, GAUGE, "segments held")                                                                     \
-    X(free_blocks, COUNT, GAUGE, "free blocks")                                                                    \
+    X(free_blocks, COUNT, GAUGE, "free blocks that may be split and merged")                                       \
     X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                                \
     X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                                          \
     X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                                  \
@@ -101,7 +125,10 @@ extern "C" {
     X(growth_ns, NS, COUNTER, "time that this took")                                                               \
     X(prealloc_bytes, BYTES, GAUGE, "reserved by POOL_PREALLOC_MB")                                                \
     X(prealloc_unused_bytes, BYTES, GAUGE, "of them, in no segment yet, or any more")                              \
-    X(fixed_free_bytes, BYTES, GAUGE, "free in fixed-size pools: for requests of exactly their size")
+    X(fixed_free_bytes, BYTES, GAUGE, "free in fixed-size pools: for requests of exactly their size")              \
+    X(splits, COUNT, COUNTER, "free blocks split")                                                                 \
+    X(merges, COUNT, COUNTER, "free neighbours merged")                                                            \
+    X(bad_frees, COUNT, COUNTER, "frees refused: an address inside a segment that is no live block")
 
 /* Figures of one fixed-size pool (POOL_FIXED). Its free blocks are no part of what the pool's record calls cached, idle
  * or free; one that waits for a fence, or is kept for other processes, counts there as any other. So at rest
@@ -218,12 +245,8 @@ struct poolcuda_config_entry {
     uint32_t reserved;
 };
 
-/* What a pool has of one size class, by rounded size: one cache line. Frees stand first, as in the cells. */
 struct poolcuda_size_class {
-    uint64_t frees, freed_bytes;        /* counters */
-    uint64_t allocs, hits, alloc_bytes; /* counters; live bytes = alloc − freed */
-    uint64_t cached_bytes;              /* gauge: free blocks whose size is in the class */
-    uint64_t reserved[2];
+    POOLCUDA_CLASS_FIGURES(POOLCUDA_FIELD)
 };
 
 struct poolcuda_pool {
@@ -240,25 +263,27 @@ struct poolcuda_pool {
     uint8_t uuid[16];            /* zero when unknown */
     char pci[16];                /* "0000:17:00.0", empty when unknown */
     POOLCUDA_POOL_FIGURES(POOLCUDA_FIELD)
-    uint64_t tail[1];
-    struct poolcuda_size_class classes[POOLCUDA_SIZE_CLASSES];
-    uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];  /* sampled */
-    uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS]; /* every one */
-    uint64_t reserved[16];
+    uint64_t class_cached_bytes[POOLCUDA_SIZE_CLASSES]; /* gauges: free blocks whose size is in the class, without those
+                                                           that cells hold */
+    uint64_t hit_ns[POOLCUDA_LATENCY_BUCKETS];          /* sampled; written at any time, not under the sequence */
+    uint64_t miss_ns[POOLCUDA_LATENCY_BUCKETS];         /* every one */
+    uint64_t reserved[22];
 };
 
-/* Counters of one stream, or of what belongs to no stream (plain memory), in one pool. Summed over a pool's cells by
- * the reader. */
+/* What a pool counts for one stream, or for some of the threads that use memory of no stream (plain memory). Summed
+ * over a pool's cells by the reader. A writer's own: no two share a line of it. */
 struct poolcuda_cell {
     uint32_t pool; /* index of its pool record + 1; 0: unused */
     uint32_t reserved0;
+    uint64_t sequence; /* changes; see Truth above */
+    POOLCUDA_CELL_FIGURES(POOLCUDA_FIELD)
     uint64_t stream; /* the stream's id; 0 for what belongs to no stream, and for streams that found no cell */
-    uint64_t thread; /* reserved for cells per thread, 0 */
-    POOLCUDA_CELL_COUNTERS(POOLCUDA_FIELD)
-    uint64_t reserved[9];
+    uint64_t thread; /* among several cells of no stream, which: 0, 1, … */
+    uint64_t reserved[7];
+    struct poolcuda_size_class classes[POOLCUDA_SIZE_CLASSES];
 };
 
-/* One fixed-size pool of a pool, covered by the sequence of that pool's record. */
+/* One fixed-size pool of a pool. */
 struct poolcuda_fixed {
     uint32_t pool; /* index of its pool record + 1; 0: unused */
     uint32_t reserved0;
@@ -285,8 +310,7 @@ struct poolcuda_event {
 
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_header) % 64 == 0, "the header fills cache lines");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_config_entry) == 128, "a configuration entry is 128 bytes");
-POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_size_class) == 64, "a size class is a cache line");
-POOLCUDA_STATIC_ASSERT(offsetof(struct poolcuda_pool, classes) % 64 == 0, "and is aligned to one");
+POOLCUDA_STATIC_ASSERT(offsetof(struct poolcuda_cell, classes) == 128, "the sums of a cell fill two cache lines");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_pool) % 64 == 0, "pool records share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_cell) % 64 == 0, "cells share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_fixed) == 64, "a fixed-size pool is a cache line");

@@ -25,45 +25,53 @@ static int COLD alloc_absurd(struct pool *pool, size_t bytes) {
     return DEVICE_OUT_OF_MEMORY;
 }
 
-static int COLD alloc_filled(const struct request *request, const struct block *block, enum pool_door door) {
-    const int code = fill_block(request, block, door);
+static int COLD alloc_filled(const struct request *request, const struct block *block) {
+    const int code = fill_block(request, block);
     return code == DEVICE_NOT_READY ? pool_pass(POOLCUDA_PASS_capture) : code;
 }
 
 /* The block was handed out: with pool->lock, which it gives up. */
-static inline int alloc_done(const struct request *request, const struct block *block, enum pool_door door) {
-    if (__builtin_expect(request->pool->system->options.fill != CONFIG_FILL_NONE, 0))
-        return alloc_filled(request, block, door);
-    lock_give(&request->pool->lock);
-    return DEVICE_OK;
+static inline int alloc_done(const struct request *request, const struct block *block, bool took_segment) {
+    const struct pool_system *system = request->pool->system;
+    const struct watch_block told = {block->address, block->id};
+    int code = DEVICE_OK;
+    if (__builtin_expect(system->options.fill != CONFIG_FILL_NONE, 0))
+        code = alloc_filled(request, block);
+    else
+        lock_give(&request->pool->lock);
+    if (__builtin_expect(system->watched && code == DEVICE_OK, 0)) watch_alloc(request, told, took_segment);
+    return code;
 }
 
 /* With pool->lock, which it gives up. `began` may be 0. */
-static int COLD alloc_miss(const struct request *request, enum pool_door door, uint64_t began, uint64_t *address) {
-    struct pool *pool = request->pool;
+static int COLD alloc_miss(const struct request *wanted, uint64_t began, uint64_t *address) {
+    struct request request = *wanted;
+    request.front = NULL; /* the lock is left meanwhile */
+    struct pool *pool = request.pool;
     if (!began) began = figures_clock();
     struct block *block = NULL;
     bool took_segment = false;
     pool_enter(pool);
     enum poolcuda_oom_reason reason = POOLCUDA_OOM_NONE;
-    int code = grow_and_hand_out(request, &block, &took_segment, &reason);
+    int code = grow_and_hand_out(&request, &block, &took_segment, &reason);
     if (code == DEVICE_OK) {
         *address = block->address;
-        figures_begin(pool);
-        figures_alloc(pool, block, !took_segment, door);
-        if (took_segment) stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
-        figures_end(pool);
+        if (took_segment) {
+            figures_begin(pool);
+            figures_miss(pool, block);
+            stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
+            figures_end(pool);
+        }
     }
     pool_leave(pool);
     if (code != DEVICE_OK) {
         lock_give(&pool->lock);
         if (code == DEVICE_OUT_OF_MEMORY)
             log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for%s", pool->device->ordinal,
-                     request->requested, reason == POOLCUDA_OOM_LIMIT ? ", more than POOL_LIMIT_MB allows" : "");
+                     request.requested, reason == POOLCUDA_OOM_LIMIT ? ", more than POOL_LIMIT_MB allows" : "");
         return code == POOL_PASS ? pool_pass(POOLCUDA_PASS_no_host_memory) : code;
     }
-    code = alloc_done(request, block, door);
-    if (pool->system->watched && code == DEVICE_OK) watch_alloc(request, block, door, took_segment);
+    code = alloc_done(&request, block, took_segment);
     return code;
 }
 
@@ -71,73 +79,84 @@ static int COLD alloc_miss(const struct request *request, enum pool_door door, u
 static struct block *take_from_index(const struct request *request, struct stream_list *list) {
     struct pool *pool = request->pool;
     struct block *block = heap_take(pool, list, request->size, false);
-    if (block || pool->bins.count + (list ? list->bins->count : 0) == 0) return block;
-    bins_merge_list(pool, NULL);
-    if (list) bins_merge_list(pool, list);
+    if (block) return block;
+    bins_merge_idle(pool);
+    if (list && list->front) bins_merge_front(pool, list->front);
     return heap_take(pool, list, request->size, false);
+}
+
+/* A block out of the bins of the request's front, NULL when they have none. Inside figures_begin … figures_end. */
+static struct block *take_from_bins(const struct request *request) {
+    struct front *front = request->front;
+    const unsigned class = index_class(request->size);
+    struct block *block = NULL;
+    if (class >= BIN_CLASSES) return NULL;
+    lock_take(&front->lock);
+    struct block **bin = bins_find(&front->bins, class, request->size);
+    if (bin) {
+        front_allow(request->pool, front, (*bin)->size, request->requested);
+        block = hit_alloc(front, class, request->size, request->requested, request->door);
+    } else if (front->number) {
+        bins_note_request(&front->bins, class);
+    }
+    lock_give(&front->lock);
+    return block;
 }
 
 /* With pool->lock, which it gives up: the pool is open. */
 static int __attribute__((noinline)) HOT alloc_slowly(const struct request *request, struct stream_list *list,
-                                                      enum pool_door door, uint64_t began, uint64_t *address) {
+                                                      uint64_t began, uint64_t *address) {
     struct pool *pool = request->pool;
     struct pool_system *system = pool->system;
-    struct bins *bins = list ? list->bins : &pool->bins;
-    const unsigned class = index_class(request->size);
-    struct block *block = bins_take(bins, class, request->size);
-    if (block) {
-        hit_alloc(pool, list, block, request->requested, request->cell, door);
-        if (began) figures_hit_latency(pool, began);
-        hit_end(pool);
-    } else {
-        bins_note_request(bins, class);
-        figures_begin(pool);
+    figures_begin(pool);
+    struct block *block = take_from_bins(request);
+    if (!block) {
         block = take_from_index(request, list);
         if (__builtin_expect(!block, 0)) {
             figures_end(pool);
-            int code = alloc_miss(request, door, began, address);
+            int code = alloc_miss(request, began, address);
             check_or_abort(system);
             return code;
         }
-        block = heap_hand_out(pool, block, request->size, request->requested, request->cell);
+        block = heap_hand_out(request, block);
         if (__builtin_expect(!block, 0)) {
             figures_end(pool);
             lock_give(&pool->lock);
             return pool_pass(POOLCUDA_PASS_no_host_memory);
         }
-        figures_alloc(pool, block, true, door);
-        if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
-        figures_end_alloc(pool);
     }
+    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+    figures_end_hit(pool);
     *address = block->address;
-    const int code = alloc_done(request, block, door);
-    if (__builtin_expect(system->watched && code == DEVICE_OK, 0)) watch_alloc(request, block, door, false);
+    const int code = alloc_done(request, block, false);
     check_or_abort(system);
     return code;
 }
 
-/* A hit from a bin, with nothing else to do: with pool->lock, which it gives up. False: it is as it was. */
-static inline bool alloc_binned(struct pool *pool, struct stream_list *list, size_t size, size_t requested,
-                                unsigned number, enum pool_door door, uint64_t began, uint64_t *address) {
-    if (__builtin_expect(pool->system->attended_allocs, 0)) return false;
-    struct block *block = bins_take(list ? list->bins : &pool->bins, index_class(size), size);
-    if (__builtin_expect(!block, 0)) return false;
-    hit_alloc(pool, list, block, requested, number, door);
-    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
-    hit_end(pool);
-    *address = block->address;
-    if (__builtin_expect(pool->system->traced, 0)) {
-        const uint64_t stream = list ? list->id : 0;
-        lock_give(&pool->lock);
-        watch_hit(pool, block, requested, stream, door);
-        return true;
+/* A hit from a bin, with nothing else to do. False: it is as it was. `serves`: what a front that serves it says;
+ * `stream`: 0, or whose order it is in. */
+static inline bool alloc_hit(struct pool *pool, struct front *front, uint64_t serves, size_t size, size_t requested,
+                             uint64_t stream, enum pool_door door, uint64_t began, uint64_t *address) {
+    const unsigned class = index_class(size);
+    lock_take(&front->lock);
+    struct block *block =
+        __builtin_expect(front->serves_allocs == serves, 1) ? hit_alloc(front, class, size, requested, door) : NULL;
+    if (__builtin_expect(!block, 0)) {
+        lock_give(&front->lock);
+        return false;
     }
-    lock_give(&pool->lock);
+    /* Once the lock is given up, a reset may forget the block. */
+    const struct watch_block told = {block->address, block->id};
+    const bool traced = front->traced;
+    lock_give(&front->lock);
+    *address = told.address;
+    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+    if (__builtin_expect(traced, 0)) watch_hit(pool, told, requested, stream, door);
     return true;
 }
 
 /* With pool->lock, which it gives up: something is to be reserved first, or there are fixed sizes. */
-static int COLD alloc_ahead(const struct request *request, enum pool_door door, uint64_t began, uint64_t *address) {
+static int COLD alloc_ahead(struct request *request, uint64_t began, uint64_t *address) {
     struct pool *pool = request->pool;
     prealloc_begin(pool);
     if (pool->status != POOL_OPEN) {
@@ -145,14 +164,13 @@ static int COLD alloc_ahead(const struct request *request, enum pool_door door, 
         return pool_pass(POOLCUDA_PASS_closed_context);
     }
     const struct block *block = fixed_take(request);
-    if (!block) return alloc_slowly(request, NULL, door, began, address);
+    if (!block) {
+        request->front = fronts_of_thread(pool);
+        return alloc_slowly(request, NULL, began, address);
+    }
     *address = block->address;
-    figures_begin(pool);
-    figures_alloc(pool, block, true, door);
     if (began) figures_hit_latency(pool, began);
-    figures_end_alloc(pool);
-    const int code = alloc_done(request, block, door);
-    if (pool->system->watched && code == DEVICE_OK) watch_alloc(request, block, door, false);
+    const int code = alloc_done(request, block, false);
     check_or_abort(pool->system);
     return code;
 }
@@ -170,16 +188,17 @@ alloc_plain_slowly(struct pool_system *system, size_t bytes, enum pool_door door
         pool = contexts_make_pool(system, context, &reason);
         if (!pool) return reason == POOLCUDA_PASS_no_context ? pass_without_context(door) : pool_pass(reason);
     }
-    const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
+    struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes, .door = door};
     if (__builtin_expect(request.size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
     lock_take(&pool->lock);
-    if (__builtin_expect(pool->looks_ahead, 0)) return alloc_ahead(&request, door, began, address);
+    if (__builtin_expect(pool->looks_ahead, 0)) return alloc_ahead(&request, began, address);
     if (__builtin_expect(pool->status != POOL_OPEN, 0)) {
         lock_give(&pool->lock);
         return pool_pass(POOLCUDA_PASS_closed_context);
     }
-    return alloc_slowly(&request, NULL, door, began, address);
+    request.front = fronts_of_thread(pool);
+    return alloc_slowly(&request, NULL, began, address);
 }
 
 int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, uint64_t *address) {
@@ -189,13 +208,10 @@ int pool_alloc(struct pool_system *system, size_t bytes, enum pool_door door, ui
     if (__builtin_expect(system->ops->current_handle(system->ops->self, &context) == DEVICE_OK && context, 1)) {
         struct pool *pool = contexts_known_pool(system, context);
         const bool captures = atomic_load_explicit(&system->captures, memory_order_relaxed) != 0;
-        if (__builtin_expect(pool && address && !captures && size - 1 < BIN_BYTES - 1, 1)) {
-            lock_take(&pool->lock);
-            const bool open = pool->status == POOL_OPEN && !pool->looks_ahead;
-            if (__builtin_expect(open && alloc_binned(pool, NULL, size, bytes, 0, door, began, address), 1))
-                return DEVICE_OK;
-            lock_give(&pool->lock);
-        }
+        if (__builtin_expect(pool && address && !captures && size - 1 < BIN_BYTES - 1, 1) &&
+            __builtin_expect(
+                alloc_hit(pool, hit_front_of_thread(pool), FRONT_SERVES, size, bytes, 0, door, began, address), 1))
+            return DEVICE_OK;
     }
     return alloc_plain_slowly(system, bytes, door, began, address);
 }
@@ -204,7 +220,7 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     void *context = NULL;
     if (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context) return POOL_PASS;
     struct pool *pool = contexts_known_pool(system, context);
-    const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes};
+    const struct request request = {.pool = pool, .size = policy_round(bytes), .requested = bytes, .door = door};
     if (!pool || !request.size) return POOL_PASS;
     lock_take(&pool->lock);
     if (pool->status != POOL_OPEN) {
@@ -220,17 +236,13 @@ int pool_alloc_cached(struct pool_system *system, size_t bytes, enum pool_door d
     if (!block) {
         bins_merge(pool);
         block = heap_take(pool, NULL, request.size, true);
-        if (block) block = heap_hand_out(pool, block, request.size, bytes, 0);
+        if (block) block = heap_hand_out(&request, block);
     }
-    if (block) {
-        *address = block->address;
-        figures_alloc(pool, block, true, door);
-    }
+    if (block) *address = block->address;
     figures_end(pool);
     pool_leave(pool);
     if (block) {
-        const int code = alloc_done(&request, block, door);
-        if (system->watched && code == DEVICE_OK) watch_alloc(&request, block, door, false);
+        const int code = alloc_done(&request, block, false);
         return code;
     }
     lock_give(&pool->lock);
@@ -256,10 +268,7 @@ alloc_async_slowly(struct pool_system *system, size_t bytes, struct device_strea
         ref->pool = contexts_async_pool(system, ref->identity.context);
     struct pool *pool = ref->pool;
     if (__builtin_expect(!pool || !ref->identity.id, 0)) return pool_pass(POOLCUDA_PASS_async);
-    if (!ref->identity.orders_others)
-        streams_make_ready(ref);
-    else if (streams_touch(system, ref) != DEVICE_OK)
-        return pool_pass(POOLCUDA_PASS_async);
+    if (ref->identity.orders_others && streams_touch(system, ref) != DEVICE_OK) return pool_pass(POOLCUDA_PASS_async);
     const size_t size = policy_round(bytes);
     if (__builtin_expect(size - 1 >= pool->device->largest, 0)) return alloc_absurd(pool, bytes);
 
@@ -269,9 +278,14 @@ alloc_async_slowly(struct pool_system *system, size_t bytes, struct device_strea
         return pool_pass(POOLCUDA_PASS_closed_context);
     }
     struct stream_list *list = streams_list(pool, ref);
-    const unsigned number = list ? list->cell : 0;
-    const struct request request = {.pool = pool, .size = size, .requested = bytes, .on = ref, .cell = number};
-    return alloc_slowly(&request, list, door, began, address);
+    if (!ref->identity.orders_others) streams_make_ready(ref);
+    const struct request request = {.pool = pool,
+                                    .size = size,
+                                    .requested = bytes,
+                                    .on = ref,
+                                    .front = list && list->front ? list->front : pool->fronts[0],
+                                    .door = door};
+    return alloc_slowly(&request, list, began, address);
 }
 
 int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_stream stream, enum pool_door door,
@@ -279,14 +293,9 @@ int pool_alloc_async(struct pool_system *system, size_t bytes, struct device_str
     const uint64_t began = sample_begin(&alloc_calls);
     const size_t size = policy_round(bytes); /* 0 where it overflows too */
     const struct stream_ref *ref = streams_ready(system, stream);
-    if (__builtin_expect(ref && address && atomic_load(&system->captures) == 0 && size - 1 < BIN_BYTES - 1, 1)) {
-        struct pool *pool = ref->ready;
-        struct stream_list *list = ref->list;
-        lock_take(&pool->lock);
-        const bool known = list && list->id == ref->identity.id && !list->ending && !pool->ended;
-        if (__builtin_expect(known && alloc_binned(pool, list, size, bytes, list->cell, door, began, address), 1))
-            return DEVICE_OK;
-        lock_give(&pool->lock);
-    }
+    if (__builtin_expect(ref && address && atomic_load(&system->captures) == 0 && size - 1 < BIN_BYTES - 1, 1) &&
+        __builtin_expect(
+            alloc_hit(ref->pool, ref->ready, ref->identity.id, size, bytes, ref->identity.id, door, began, address), 1))
+        return DEVICE_OK;
     return alloc_async_slowly(system, bytes, stream, door, began, address);
 }

@@ -2,30 +2,47 @@
  *
  * What the bins hold is merged into the free index: see bins.h.
  */
-#include "pool/internal.h"
+#include "pool/hits.h"
 
-void bins_merge_list(struct pool *pool, struct stream_list *list) {
-    struct bins *bins = list ? list->bins : &pool->bins;
-    for (unsigned class = 0; bins->count && class < BIN_CLASSES; class ++) {
-        for (struct block *block; (block = bins->heads[class]);) {
-            bins->heads[class] = block->next;
-            bins->count--;
-            heap_end_binned(pool, block);
-            live_table_remove(&pool->table, block->address);
-            if (list)
-                heap_make_ordered(pool, block, list, block->batch);
-            else
-                heap_make_idle(pool, block);
-        }
-    }
+/* Takes a block out of its front; NULL when there is none of the class. Under the front's lock. */
+static struct block *end_binned(struct front *front, unsigned class) {
+    struct block **bin = &front->bins.heads[class];
+    if (!*bin) return NULL;
+    struct block *block = bins_take(bin);
+    struct block_tag tag = block_tag(block);
+    tag.state = BLOCK_ENDING;
+    block_set_tag(block, tag);
+    front->held -= block->size;
+    stats_add(&front->cell->classes[stats_size_class(block->size)].held_bytes, -(uint64_t)block->size);
+    return block;
 }
 
-bool bins_merge(struct pool *pool) {
-    bool any = pool->bins.count > 0;
-    bins_merge_list(pool, NULL);
-    for (unsigned i = 1; i < pool->list_count; i++) {
-        any |= pool->lists[i]->bins->count > 0;
-        bins_merge_list(pool, pool->lists[i]);
+void bins_merge_front(struct pool *pool, struct front *front) {
+    lock_take(&front->lock);
+    struct stream_list *list = front->list;
+    if (front->cell && front_binned(front)) {
+        const uint64_t at = cell_begin(front->cell);
+        for (unsigned class = 0; class < BIN_CLASSES; class ++) {
+            for (struct block *block; (block = end_binned(front, class));) {
+                live_table_remove(&pool->table, block->address);
+                if (list)
+                    heap_make_ordered(pool, block, list, block_tag(block).batch);
+                else
+                    heap_make_idle(pool, block);
+            }
+        }
+        cell_end(front->cell, at);
     }
-    return any;
+    front->since = fences_open_batch(&pool->system->fences);
+    lock_give(&front->lock);
+}
+
+void bins_merge_idle(struct pool *pool) {
+    for (unsigned i = 0; i < pool->front_count && i <= FRONTS_OF_THREADS; i++)
+        if (pool->fronts[i]) bins_merge_front(pool, pool->fronts[i]);
+}
+
+void bins_merge(struct pool *pool) {
+    for (unsigned i = 0; i < pool->front_count; i++)
+        if (pool->fronts[i]) bins_merge_front(pool, pool->fronts[i]);
 }

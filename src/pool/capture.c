@@ -128,9 +128,19 @@ static bool marks_under_way(struct pool_system *system) {
     return atomic_load(&system->fences.marks_begun) != ended;
 }
 
+/* Each count of those that ended is read before its count of those that begun: so equal sums mean equal counts. */
 static bool waits_under_way(struct pool *pool) {
-    uint64_t ended = atomic_load(&pool->waits_ended);
-    return atomic_load(&pool->waits_begun) != ended;
+    uint64_t ended = atomic_load(&pool->waits_ended), begun = 0;
+    const unsigned count = __atomic_load_n(&pool->front_count, __ATOMIC_SEQ_CST);
+    for (unsigned i = 0; i < count; i++) {
+        struct front *front = __atomic_load_n(&pool->fronts[i], __ATOMIC_SEQ_CST);
+        if (front) ended += atomic_load(&front->waits_ended);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct front *front = __atomic_load_n(&pool->fronts[i], __ATOMIC_SEQ_CST);
+        if (front) begun += atomic_load(&front->waits_begun);
+    }
+    return begun + atomic_load(&pool->waits_begun) != ended;
 }
 
 /* Nothing can be recorded while something captures: a fence of now proves meanwhile what was freed before. Not marks on

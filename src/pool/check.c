@@ -7,81 +7,95 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Sums of a walk, to be compared with what the pool keeps. */
 struct walk {
-    uint64_t live, requested, reserved, idle, waiting, ordered, retired, exported, releasable, live_blocks, in_table,
-        fixed, parts, idle_blocks, ordered_blocks, segments, binned;
+    uint64_t reserved, idle, waiting, ordered, retired, exported, releasable, in_table, fixed, parts, idle_blocks,
+        ordered_blocks, segments;
     size_t largest, ordered_largest;
+    uint64_t held_by_class[POOLCUDA_SIZE_CLASSES], cached_by_class[POOLCUDA_SIZE_CLASSES]; /* by fronts; else */
+    struct front_walk {
+        uint64_t live, requested, live_blocks, binned, binned_blocks, waiting;
+    } fronts[FRONTS_MOST];
 };
 
 #define HOLDS(condition) \
     if (!(condition)) return #condition
 
+/* A block that is its front's. */
+static const char *check_fronts_block(const struct pool *pool, const struct block *block, struct walk *walk) {
+    const struct block_tag tag = block_tag(block);
+    HOLDS(tag.number < pool->front_count && pool->fronts[tag.number] && "a block's front is one of its pool");
+    HOLDS(live_table_entry(&pool->table, block->address) == block && "a block of a front is in the table");
+    struct front_walk *front = &walk->fronts[tag.number];
+    walk->in_table++;
+    walk->held_by_class[stats_size_class(block->size)] += block->size;
+    if (tag.state == BLOCK_LIVE) {
+        HOLDS(block->requested > 0 && block->requested <= block->size && "a request fits its block");
+        front->live += block->size;
+        front->requested += block->requested;
+        front->live_blocks++;
+    } else if (tag.state == BLOCK_WAITING) {
+        front->waiting += block->size;
+    } else {
+        front->binned += block->size;
+        front->binned_blocks++;
+    }
+    return NULL;
+}
+
 static const char *check_block(const struct pool *pool, const struct segment *segment, const struct block *block,
                                struct walk *walk) {
+    const struct block_tag tag = block_tag(block);
+    const unsigned class = stats_size_class(block->size);
     HOLDS(block->segment == segment && "a block knows its segment");
     HOLDS(block->size >= UNIT && block->size % UNIT == 0 && "a block is a positive number of units");
     HOLDS((!block->before || block->before->after == block) && "neighbours know each other");
     HOLDS((!block->after || block->after->address == block->address + block->size) && "neighbours touch");
-    HOLDS((!segment->fixed || (block->size == segment->fixed->size && block->state != BLOCK_IDLE)) &&
+    HOLDS((!segment->fixed || (block->size == segment->fixed->size && tag.state != BLOCK_IDLE)) &&
           "a block of a fixed size is neither split nor merged nor given to others");
-    switch ((enum block_state)block->state) {
+    switch ((enum block_state)tag.state) {
     case BLOCK_LIVE:
-        HOLDS(block->number < pool->cell_count && "a live block is counted by a cell of its pool");
-        HOLDS(live_table_find(&pool->table, block->address) == block && "a live block is in the table");
-        walk->in_table++;
-        HOLDS(block->requested > 0 && block->requested <= block->size && "a request fits its block");
-        walk->live += block->size;
-        walk->requested += block->requested;
-        walk->live_blocks++;
-        return NULL;
+    case BLOCK_BINNED:
+        return check_fronts_block(pool, block, walk);
     case BLOCK_IDLE:
-        HOLDS((!block->after || block->after->state != BLOCK_IDLE) && "idle neighbours are merged");
+        HOLDS((!block->after || block_tag(block->after).state != BLOCK_IDLE) && "idle neighbours are merged");
         walk->idle += block->size;
+        walk->cached_by_class[class] += block->size;
         walk->idle_blocks++;
         if (block->size > walk->largest) walk->largest = block->size;
         if (block->size == segment->size) walk->releasable += block->size;
         return NULL;
     case BLOCK_ORDERED:
-        HOLDS(block->number > 0 && block->number < pool->list_count && "an ordered block is in a list");
-        HOLDS((!block->after || block->after->state != BLOCK_ORDERED || block->after->number != block->number) &&
+        HOLDS(tag.number > 0 && tag.number < pool->list_count && "an ordered block is in a list");
+        HOLDS((!block->after || block_tag(block->after).state != BLOCK_ORDERED ||
+               block_tag(block->after).number != tag.number) &&
               "neighbours in one list are merged");
-        HOLDS(block->batch <= fences_open_batch(&pool->system->fences) && "no batch is later than the open one");
+        HOLDS(tag.batch <= fences_open_batch(&pool->system->fences) && "no batch is later than the open one");
         walk->ordered += block->size;
+        walk->cached_by_class[class] += block->size;
         walk->ordered_blocks++;
         if (block->size > walk->ordered_largest) walk->ordered_largest = block->size;
         return NULL;
     case BLOCK_WAITING:
-        if (block->number) {
-            HOLDS(live_table_entry(&pool->table, block->address) == block && "a kept block is in the table");
-            walk->in_table++;
-        }
+        if (tag.number) return check_fronts_block(pool, block, walk);
         walk->waiting += block->size;
-        return NULL;
-    case BLOCK_BINNED:
-        HOLDS(live_table_entry(&pool->table, block->address) == block && "a block of a bin is in the table");
-        HOLDS(block->number < pool->list_count + !pool->list_count && "a block of a bin is of a list or idle");
-        walk->in_table++;
-        walk->binned++;
-        if (block->number) {
-            walk->ordered += block->size;
-            walk->ordered_blocks++;
-        } else {
-            walk->idle += block->size;
-        }
+        walk->cached_by_class[class] += block->size;
         return NULL;
     case BLOCK_RETIRED:
         walk->retired += block->size;
         return NULL;
     case BLOCK_EXPORTED:
-        HOLDS(block->batch & ~NOTE_WAITED && "a block is kept for a reason");
+        HOLDS(tag.batch & ~NOTE_WAITED && "a block is kept for a reason");
         walk->exported += block->size;
         return NULL;
     case BLOCK_FIXED:
         HOLDS(segment->fixed && "only a fixed-size pool has such blocks");
         walk->fixed += block->size;
         return NULL;
+    case BLOCK_ENDING: /* only with the lock, which is ours */
+        break;
     }
     return "a block is in one of its states";
 }
@@ -104,8 +118,9 @@ static const char *check_index(const struct free_index *index, enum block_state 
             HOLDS(((index->second_map[first] >> second & 1) != 0) == (head != NULL) &&
                   "the map shows which lists are empty");
             for (const struct block *block = head; block; block = block->next) {
-                HOLDS(block->state == state && "only free blocks of one state are in an index");
-                HOLDS((state == BLOCK_IDLE || block->number == number) && "an ordered block is in its own list");
+                const struct block_tag tag = block_tag(block);
+                HOLDS(tag.state == state && "only free blocks of one state are in an index");
+                HOLDS((state == BLOCK_IDLE || tag.number == number) && "an ordered block is in its own list");
                 HOLDS(index_class(block->size) == first * INDEX_SECOND_LEVELS + second &&
                       "a block is in the list of its class");
                 HOLDS((block->previous ? block->previous->next == block : block == head) &&
@@ -113,8 +128,8 @@ static const char *check_index(const struct free_index *index, enum block_state 
                 sums->count++;
                 sums->bytes += block->size;
                 if (block->size > sums->largest) sums->largest = block->size;
-                if (block->batch < sums->oldest) sums->oldest = block->batch;
-                if (block->batch > sums->newest) sums->newest = block->batch;
+                if (tag.batch < sums->oldest) sums->oldest = tag.batch;
+                if (tag.batch > sums->newest) sums->newest = tag.batch;
             }
         }
     }
@@ -123,41 +138,90 @@ static const char *check_index(const struct free_index *index, enum block_state 
     return NULL;
 }
 
-/* `number`: of every block in them. */
-static const char *check_bins(const struct bins *bins, unsigned number, struct index_sums *sums) {
-    *sums = (struct index_sums){.oldest = UINT64_MAX};
-    for (unsigned class = 0; class < BIN_CLASSES; class ++) {
-        for (const struct block *block = bins->heads[class]; block; block = block->next) {
-            HOLDS(block->state == BLOCK_BINNED && block->number == number && "a bin has its own blocks");
-            HOLDS(index_class(block->size) == class && "a block is in the bin of its class");
-            sums->count++;
-            sums->bytes += block->size;
-            if (block->batch < sums->oldest) sums->oldest = block->batch;
-            if (block->batch > sums->newest) sums->newest = block->batch;
-        }
+static const char *check_queue(const struct waiting_queue *waiting, unsigned number, uint64_t bytes) {
+    uint64_t sum = 0, batch = 0;
+    for (const struct block *block = waiting->first; block; block = block->next) {
+        const struct block_tag tag = block_tag(block);
+        HOLDS(tag.state == BLOCK_WAITING && tag.number == number && "only waiting blocks are in their queue");
+        HOLDS(tag.batch >= batch && "the queue is in the order of batches");
+        HOLDS((block->next || block == waiting->last) && "the queue knows its end");
+        batch = tag.batch;
+        sum += block->size;
     }
-    HOLDS(sums->count == bins->count && "bins count their blocks");
+    HOLDS(sum == bytes && sum == waiting->bytes && "every waiting block is in its queue");
     return NULL;
 }
 
-static const char *check_lists(const struct pool *pool, const struct walk *walk, uint64_t *in_bins) {
+static const char *check_bins(const struct front *front, const struct front_walk *walk) {
+    uint64_t count = 0;
+    for (unsigned class = 0; class <= BIN_CLASSES; class ++) {
+        for (const struct block *block = front->bins.heads[class]; block; block = block->next, count++) {
+            const struct block_tag tag = block_tag(block);
+            HOLDS(class < BIN_CLASSES && tag.state == BLOCK_BINNED && tag.number == front->number &&
+                  "a bin has its own blocks");
+            HOLDS(index_class(block->size) == class && "a block is in the bin of its class");
+            HOLDS(tag.batch <= front->newest && "a front bounds the batches of its bins");
+            HOLDS((front->number <= FRONTS_OF_THREADS || tag.batch >= front->since) &&
+                  "a front bounds the batches of its bins from below");
+        }
+    }
+    HOLDS(count == walk->binned_blocks && "every binned block is in a bin");
+    return NULL;
+}
+
+static const char *check_front(const struct front *front, const struct front_walk *walk) {
+    HOLDS(front->live == walk->live && front->requested == walk->requested && "live sums");
+    HOLDS(front_binned(front) == walk->binned && "a front knows what its bins hold");
+    HOLDS(front->live <= front->most_live && front->requested <= front->most_requested && "no peak is passed");
+    HOLDS((!front->list || front->list->front == front) && "a list and its front know each other");
+    const char *broken = check_bins(front, walk);
+    if (!broken) broken = check_queue(&front->waiting, front->number, walk->waiting);
+    if (broken || !front->cell) return broken;
+    uint64_t blocks = 0, live = 0;
+    const struct poolcuda_cell *cell = front->cell;
+    for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
+        const struct poolcuda_size_class *class = &cell->classes[i];
+        HOLDS(class->misses <= class->allocs && "figures: no more misses than allocations");
+        blocks += class->allocs - class->frees;
+        live += class->alloc_bytes - class->freed_bytes;
+    }
+    HOLDS(cell->sequence % 2 == 0 && "nobody writes the figures without the lock");
+    HOLDS(blocks == walk->live_blocks && live == walk->live && "figures: live");
+    HOLDS(cell->alloc_requested_bytes - cell->freed_requested_bytes == walk->requested && "figures: requested");
+    HOLDS(cell->waiting_bytes == walk->waiting && "figures: waiting");
+    return NULL;
+}
+
+static const char *check_fronts(const struct pool *pool, const struct walk *walk) {
+    uint64_t live = 0, requested = 0;
+    for (unsigned i = 0; i < pool->front_count; i++) {
+        const struct front *front = pool->fronts[i];
+        if (!front) continue;
+        const char *broken = check_front(front, &walk->fronts[i]);
+        if (broken) return broken;
+        live += front->most_live;
+        requested += front->most_requested;
+    }
+    HOLDS(live == pool->figures->peak_live_bytes && requested == pool->figures->peak_requested_bytes &&
+          "the fronts together may become what the peaks are");
+    return NULL;
+}
+
+static const char *check_lists(const struct pool *pool, const struct walk *walk) {
     uint64_t count = 0, bytes = 0;
     for (unsigned i = 1; i < pool->list_count; i++) {
         const struct stream_list *list = pool->lists[i];
-        struct index_sums sums, binned;
+        struct index_sums sums;
         const char *broken = check_index(list->index, BLOCK_ORDERED, i, &sums);
-        if (!broken) broken = check_bins(list->bins, i, &binned);
         if (broken) return broken;
-        HOLDS((!binned.count || (binned.oldest >= list->oldest && binned.newest <= list->newest)) &&
-              "a list bounds the batches of its bins");
+        HOLDS((!list->front || (list->front->list == list && list->id)) && "a list has the front of its stream");
         HOLDS(list->number == i && "a list knows its number");
         HOLDS((!list->id || streams_find(pool, list->id) == list) && "a stream finds its list");
-        HOLDS(sums.bytes + binned.bytes == list->bytes && "a list counts its bytes");
+        HOLDS(sums.bytes == list->bytes && "a list counts its bytes");
         HOLDS((!sums.count || (sums.oldest >= list->oldest && sums.newest <= list->newest)) &&
               "a list bounds its batches");
-        count += sums.count + binned.count;
-        bytes += sums.bytes + binned.bytes;
-        *in_bins += binned.count;
+        count += sums.count;
+        bytes += sums.bytes;
     }
     HOLDS(count == walk->ordered_blocks && bytes == walk->ordered && count == pool->ordered_blocks &&
           "every ordered block is in a list");
@@ -165,28 +229,15 @@ static const char *check_lists(const struct pool *pool, const struct walk *walk,
     return NULL;
 }
 
-static const char *check_waiting(const struct pool *pool, const struct walk *walk) {
-    uint64_t bytes = 0, batch = 0;
-    for (const struct block *block = pool->waiting; block; block = block->next) {
-        HOLDS(block->state == BLOCK_WAITING && "only waiting blocks are in the queue");
-        HOLDS(block->batch >= batch && "the queue is in the order of batches");
-        HOLDS((block->next || block == pool->waiting_last) && "the queue knows its end");
-        batch = block->batch;
-        bytes += block->size;
-    }
-    HOLDS(bytes == walk->waiting && bytes == pool->waiting_bytes && "every waiting block is in the queue");
-    return NULL;
-}
-
 static const char *check_exported(const struct pool *pool, const struct walk *walk) {
     uint64_t bytes = 0;
     unsigned traceable = 0, untraceable = 0;
     for (const struct block *block = pool->exported; block; block = block->next) {
-        HOLDS(block->state == BLOCK_EXPORTED && "only exported blocks are in their queue");
+        HOLDS(block_tag(block).state == BLOCK_EXPORTED && "only exported blocks are in their queue");
         HOLDS((block->next ? block->next->previous == block : block == pool->exported_last) &&
               "the queue is linked both ways");
         bytes += block->size;
-        if (block->batch & NOTE_UNTRACEABLE)
+        if (block_tag(block).batch & NOTE_UNTRACEABLE)
             untraceable++;
         else
             traceable++;
@@ -202,7 +253,8 @@ static const char *check_fixed(const struct pool *pool, const struct walk *walk)
         const struct fixed_size *fixed = &pool->fixed[i];
         uint64_t count = 0;
         for (const struct block *block = fixed->free; block; block = block->next, count++)
-            HOLDS(block->state == BLOCK_FIXED && block->segment->fixed == fixed && "a free block is of its size");
+            HOLDS(block_tag(block).state == BLOCK_FIXED && block->segment->fixed == fixed &&
+                  "a free block is of its size");
         HOLDS(count == fixed->idle && count <= fixed->blocks && fixed->blocks <= fixed->asked && "blocks are counted");
         HOLDS(fixed->figures->blocks == fixed->blocks && fixed->figures->in_use == fixed->blocks - fixed->idle &&
               "figures: fixed-size blocks");
@@ -235,50 +287,35 @@ static const char *check_wholes(const struct pool *pool, const struct walk *walk
     return NULL;
 }
 
-static const char *check_figures(const struct pool *pool) {
+static const char *check_figures(const struct pool *pool, const struct walk *walk) {
     const struct poolcuda_pool *figures = pool->figures;
-    struct poolcuda_cell sum = {0};
-    const struct poolcuda_cell *cell = &sum;
-    for (unsigned i = 0; i < pool->cell_count; i++) {
-#define CELL_SUM(name, unit, kind, help) sum.name += pool->cells[i]->name;
-        POOLCUDA_CELL_COUNTERS(CELL_SUM)
-#undef CELL_SUM
-        HOLDS(pool->cells[i]->alloc_live_bytes >= pool->cells[i]->freed_live_bytes && "figures: no cell is negative");
-    }
-    HOLDS(figures->sequence % 2 == 0 && "nobody writes the figures without the lock");
+    HOLDS(figures->sequence % 2 == 0 && pool->writing == 0 && "nobody writes the figures without the lock");
     HOLDS(figures->reserved_bytes == pool->reserved + pool->unused_bytes && "figures: reserved");
-    HOLDS(figures->idle_bytes == pool->idle_bytes && figures->waiting_bytes == pool->waiting_bytes &&
+    HOLDS(figures->idle_bytes == pool->idle_bytes && figures->waiting_bytes == pool->waiting.bytes &&
           "figures: cached");
     HOLDS(figures->releasable_bytes == pool->releasable && "figures: releasable");
     HOLDS(figures->ordered_bytes == pool->ordered_bytes && "figures: ordered");
     HOLDS(figures->retired_bytes == pool->retired_bytes && figures->exported_bytes == pool->exported_bytes &&
           "figures: kept");
     HOLDS(figures->largest_free_bytes == heap_largest(pool) && "figures: largest free block");
-    HOLDS(figures->free_blocks == pool->idle.count + pool->bins.count + pool->ordered_blocks && "figures: free blocks");
-    HOLDS(figures->peak_requested_bytes >= pool->requested && figures->peak_live_bytes >= pool->live &&
-          figures->peak_idle_bytes >= pool->idle_bytes && figures->peak_ordered_bytes >= pool->ordered_bytes &&
-          figures->peak_waiting_bytes >= pool->waiting_bytes &&
-          figures->peak_cached_bytes >= pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes &&
-          figures->peak_reserved_bytes >= pool->reserved + pool->unused_bytes && "figures: peaks");
+    HOLDS(figures->free_blocks == pool->idle.count + pool->ordered_blocks && "figures: free blocks");
+    HOLDS(figures->peak_reserved_bytes >= pool->reserved + pool->unused_bytes && "figures: peak of reserved memory");
     HOLDS(figures->segment_alloc_bytes - figures->segment_release_bytes >= pool->reserved && "figures: segment bytes");
     HOLDS(figures->segment_allocs - figures->segment_releases >= pool->segment_count && "figures: segments");
-    HOLDS(cell->alloc_live_bytes - cell->freed_live_bytes == pool->live && "figures: live");
-    HOLDS(cell->alloc_requested_bytes - cell->freed_requested_bytes == pool->requested && "figures: requested");
-    HOLDS(cell->allocs - cell->frees == pool->live_blocks && "figures: live blocks");
-    HOLDS(cell->allocs == cell->hits + cell->misses && "figures: every allocation is a hit or a miss");
-    uint64_t live = 0, cached = 0;
     for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
-        live += figures->classes[i].alloc_bytes - figures->classes[i].freed_bytes;
-        cached += figures->classes[i].cached_bytes;
+        uint64_t held = 0;
+        for (unsigned k = 0; k < pool->front_count; k++)
+            if (pool->fronts[k] && pool->fronts[k]->cell) held += pool->fronts[k]->cell->classes[i].held_bytes;
+        HOLDS(held == walk->held_by_class[i] && "figures: held by size class");
+        HOLDS(figures->class_cached_bytes[i] == walk->cached_by_class[i] && "figures: cached by size class");
     }
-    HOLDS(live == pool->live && "figures: live by size class");
-    HOLDS(cached == pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes && "figures: cached by size class");
     return NULL;
 }
 
-/* Under pool->lock. */
+/* Under pool->lock, with those of all fronts. */
 static const char *check_pool(const struct pool *pool) {
-    struct walk walk = {0};
+    struct walk walk;
+    memset(&walk, 0, sizeof walk);
     for (struct segment *segment = pool->segments; segment; segment = segment->next) {
         HOLDS(segment->pool == pool && "a segment knows its pool");
         HOLDS(registry_segment(&pool->system->registry, segment->address) == segment_whole(segment) &&
@@ -297,39 +334,36 @@ static const char *check_pool(const struct pool *pool) {
         if (segment->whole) walk.parts += segment->size;
     }
     for (const struct segment *whole = pool->wholes; whole; whole = whole->next) walk.segments++;
-    HOLDS(walk.live == pool->live && walk.requested == pool->requested && walk.live_blocks == pool->live_blocks &&
-          "live sums");
     HOLDS(walk.in_table == pool->table.count && "the table has live and kept blocks, and no other");
     HOLDS(walk.reserved == pool->reserved && walk.segments == pool->segment_count && "reserved sums");
     HOLDS(walk.idle == pool->idle_bytes && walk.retired == pool->retired_bytes && walk.ordered == pool->ordered_bytes &&
           "cached sums");
     HOLDS(walk.releasable == pool->releasable && "releasable sums");
-    HOLDS(walk.live + walk.idle + walk.waiting + walk.ordered + walk.retired + walk.exported + walk.fixed ==
-              walk.reserved &&
+    uint64_t held = 0;
+    for (unsigned i = 0; i < FRONTS_MOST; i++)
+        held += walk.fronts[i].live + walk.fronts[i].binned + walk.fronts[i].waiting;
+    HOLDS(held + walk.idle + walk.waiting + walk.ordered + walk.retired + walk.exported + walk.fixed == walk.reserved &&
           "every byte is accounted for");
     struct index_sums idle;
     const char *broken = check_index(&pool->idle, BLOCK_IDLE, 0, &idle);
     if (broken) return broken;
     HOLDS(idle.count == walk.idle_blocks && idle.largest == walk.largest && "every idle block is in the index");
-    struct index_sums binned;
-    broken = check_bins(&pool->bins, 0, &binned);
-    if (broken) return broken;
-    uint64_t in_bins = binned.count;
-    broken = check_lists(pool, &walk, &in_bins);
-    if (broken) return broken;
-    HOLDS(in_bins == walk.binned && "every binned block is in a bin");
-    broken = check_waiting(pool, &walk);
+    broken = check_lists(pool, &walk);
+    if (!broken) broken = check_fronts(pool, &walk);
+    if (!broken) broken = check_queue(&pool->waiting, 0, walk.waiting);
     if (!broken) broken = check_exported(pool, &walk);
     if (!broken) broken = check_fixed(pool, &walk);
     if (!broken) broken = check_wholes(pool, &walk);
-    return broken ? broken : check_figures(pool);
+    return broken ? broken : check_figures(pool, &walk);
 }
 
 const char *pool_check(struct pool_system *system) {
     const char *broken = NULL;
     for (struct pool *pool = atomic_load(&system->pools); pool && !broken; pool = pool->next) {
         lock_take(&pool->lock);
+        fronts_lock(pool);
         broken = check_pool(pool);
+        fronts_unlock(pool);
         pthread_mutex_lock(&pool->device->lock);
         if (!broken && pool->device->reserved < pool->reserved + pool->unused_bytes)
             broken = "a device counts its pools' segments as reserved";

@@ -44,10 +44,12 @@ static bool is_from(const struct pool *pool, const struct segment_source *source
 
 /* An empty pool begins a new life, and new figures. Under pool->lock. */
 static void pool_rename(struct pool *pool) {
+    fronts_close(pool);
     stats_pool_gone(pool->figures);
     pool->generation = atomic_fetch_add(&pool->system->next_generation, 1) + 1;
-    pool->next_id = 0;
-    pool->thrash = (struct thrash){0};
+    struct front_sums fronts;
+    fronts_sum(pool, &fronts);
+    pool->thrash = (struct thrash){.counted = fronts.served};
     figures_open(pool);
     prealloc_open(pool);
 }
@@ -77,6 +79,7 @@ static struct pool *pool_take_over(struct pool_system *system, const struct devi
             pool->primary = primary;
             pool->gone = pool->ended = false;
             pool_rename(pool);
+            fronts_gate(pool);
         }
         lock_give(&pool->lock);
         if (taken) return pool;
@@ -106,6 +109,12 @@ static struct pool *pool_add(struct pool_system *system, struct device_state *de
     pool->source = *source;
     pool->primary = primary;
     pool->generation = atomic_fetch_add(&system->next_generation, 1) + 1;
+    if (!fronts_init(pool)) {
+        pthread_cond_destroy(&pool->changed);
+        pthread_mutex_destroy(&pool->change_lock);
+        free(pool);
+        return NULL;
+    }
     figures_open(pool);
     prealloc_open(pool);
     pool->next = atomic_load(&system->pools);
@@ -271,6 +280,7 @@ void pool_context_close(struct pool_system *system, int ordinal, void *handle) {
     lock_take(&pool->lock);
     pool->closers++;
     pool->status = POOL_CLOSED;
+    fronts_gate(pool);
     while (pool->inside > 0) pool_await_change(pool);
     lock_give(&pool->lock);
 }
@@ -326,6 +336,7 @@ void pool_context_settle(struct pool_system *system, int ordinal, void *handle) 
     }
     if (--pool->closers == 0) {
         pool->status = POOL_OPEN;
+        fronts_gate(pool);
         pool_change(pool);
     }
     lock_give(&pool->lock);
@@ -357,7 +368,9 @@ void pool_memory_pool_use(struct pool_system *system, const void *memory_pool, u
     if (!pool) return;
     lock_take(&pool->lock);
     *reserved = pool->reserved;
-    *requested = pool->requested;
+    struct front_sums fronts;
+    fronts_sum(pool, &fronts);
+    *requested = fronts.requested;
     lock_give(&pool->lock);
 }
 
@@ -396,6 +409,7 @@ uint64_t pool_memory_pool_ending(struct pool_system *system, const void *memory_
     if (!pool) return 0;
     lock_take(&pool->lock);
     pool->ended = true;
+    fronts_gate(pool);
     const uint64_t number = pool->generation;
     while (pool->inside > 0) pool_await_change(pool);
     lock_give(&pool->lock);
@@ -407,7 +421,10 @@ uint64_t pool_memory_pool_ending(struct pool_system *system, const void *memory_
 void pool_memory_pool_settled(struct pool_system *system, const void *memory_pool, uint64_t number, bool gone) {
     for (struct pool *pool = atomic_load(&system->pools); pool && !gone && number; pool = pool->next) {
         lock_take(&pool->lock);
-        if (pool->ended && pool->generation == number) pool->ended = false;
+        if (pool->ended && pool->generation == number) {
+            pool->ended = false;
+            fronts_gate(pool);
+        }
         lock_give(&pool->lock);
     }
     end_is_over(system, memory_pool);

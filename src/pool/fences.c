@@ -103,11 +103,13 @@ static void retire_batches(struct pool_system *system, const struct device_state
         figures_begin(pool);
         streams_reclaim(pool);
         const uint64_t before = pool->retired_bytes;
-        while (pool->waiting && pool->waiting->batch <= batch) {
-            struct block *block = heap_pop_waiting(pool);
-            if (block->number) live_table_remove(&pool->table, block->address);
-            heap_retire(pool, block);
-        }
+        while (pool->waiting.first && block_tag(pool->waiting.first).batch <= batch)
+            heap_retire(pool, heap_pop_waiting(pool));
+        for (unsigned i = 1; i <= FRONTS_OF_THREADS && i < pool->front_count; i++)
+            for (struct block *block; pool->fronts[i] && (block = front_take_waiting(pool->fronts[i], batch));) {
+                live_table_remove(&pool->table, block->address);
+                heap_retire(pool, block);
+            }
         bytes += pool->retired_bytes - before;
         figures_end(pool);
         lock_give(&pool->lock);

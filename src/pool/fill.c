@@ -12,12 +12,12 @@
 /* The block is free again. Whether something was submitted that may still write to it is not known. Under pool->lock,
  * from inside the pool: no reset has forgotten the block, but a wrong free may have been quicker. */
 static void take_back(struct pool *pool, uint64_t address, enum pool_door door) {
-    struct block *block = live_table_find(&pool->table, address);
-    if (!block) return;
     figures_begin(pool);
-    heap_end_life(pool, block);
-    figures_free(pool, block, door);
-    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences), true);
+    struct block *block = front_end_life(pool, address, door, NULL);
+    if (block) {
+        live_table_remove(&pool->table, address);
+        heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
+    }
     figures_end(pool);
 }
 
@@ -41,7 +41,7 @@ static int fill(const struct request *request, uint64_t address, size_t bytes) {
     return code;
 }
 
-int fill_block(const struct request *request, const struct block *block, enum pool_door door) {
+int fill_block(const struct request *request, const struct block *block) {
     struct pool *pool = request->pool;
     const uint64_t address = block->address;
     const size_t bytes = block->size;
@@ -53,7 +53,7 @@ int fill_block(const struct request *request, const struct block *block, enum po
 
     lock_take(&pool->lock);
     if (guarded) capture_wait_end(pool);
-    if (code != DEVICE_OK) take_back(pool, address, door);
+    if (code != DEVICE_OK) take_back(pool, address, request->door);
     pool_leave(pool);
     lock_give(&pool->lock);
     if (code != DEVICE_OK && code != DEVICE_NOT_READY)

@@ -59,11 +59,14 @@ static void put_records(struct pool *pool, struct block *list) {
 
 /* The segment's one block becomes many, all but the first with the records by next. Returns the last. */
 static struct block *cut(const struct fixed_size *fixed, struct block *block, struct block *records) {
-    for (block->size = fixed->size; records; block = block->after) {
+    for (block_set_size(block, fixed->size); records; block = block->after) {
         struct block *after = records;
         records = after->next;
-        *after = (struct block){
-            .address = block->address + fixed->size, .size = fixed->size, .segment = block->segment, .before = block};
+        block_set_address(after, block->address + fixed->size);
+        block_set_size(after, fixed->size);
+        after->segment = block->segment;
+        after->before = block;
+        after->next = NULL;
         block->after = after;
     }
     return block;
@@ -142,7 +145,7 @@ static struct block *take_free(const struct request *request, struct fixed_size 
     fixed->free = block->next;
     fixed->idle--;
     pool->fixed_free_bytes -= fixed->size;
-    block = heap_hand_out(pool, block, request->size, request->requested, request->cell);
+    block = heap_hand_out(request, block);
     if (block) stats_add(&fixed->figures->hits, 1);
     count_blocks(pool, fixed);
     return block;
@@ -156,7 +159,7 @@ struct block *fixed_take_idle(const struct request *request) {
 /* Is one of its blocks among those that have waited longest? */
 static bool some_wait(const struct pool *pool, const struct fixed_size *fixed) {
     unsigned seen = 0;
-    for (const struct block *block = pool->waiting; block && seen < WAITING_SCAN; block = block->next, seen++)
+    for (const struct block *block = pool->waiting.first; block && seen < WAITING_SCAN; block = block->next, seen++)
         if (block->segment->fixed == fixed) return true;
     return false;
 }
@@ -181,7 +184,7 @@ struct block *fixed_take(const struct request *request) {
 bool fixed_put(struct pool *pool, struct block *block) {
     struct fixed_size *fixed = block->segment->fixed;
     if (!fixed) return false;
-    block->tag = (struct block_tag){.state = BLOCK_FIXED};
+    block_set_tag(block, (struct block_tag){.state = BLOCK_FIXED});
     block->previous = NULL;
     block->next = fixed->free;
     fixed->free = block;

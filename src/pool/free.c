@@ -15,7 +15,7 @@ static int COLD free_refuse(struct pool *pool, uint64_t address) {
     if (registry_pool(&pool->system->registry, address) != pool) return pool_pass(POOLCUDA_PASS_foreign);
     lock_take(&pool->lock);
     figures_begin(pool);
-    stats_add(&pool->cell->bad_frees, 1);
+    stats_add(&pool->figures->bad_frees, 1);
     figures_end(pool);
     struct poolcuda_event event = figures_event_of(pool, POOLCUDA_EVENT_bad_free);
     event.address = address;
@@ -58,20 +58,17 @@ static struct pool *free_begin(struct pool_system *system, uint64_t address, enu
 }
 
 /* With pool->lock: the block at `address`, live no more, but still in the table; or NULL, the lock given up, and *code
- * the answer. */
-static struct block *end_life(struct pool *pool, uint64_t address, enum pool_door door, int *code) {
+ * the answer. `joined`: as front_end_life's. */
+static struct block *end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined, int *code) {
     /* While its context is being reset, only the outcome says whether the block is still there. */
     while (__builtin_expect(pool->status != POOL_OPEN, 0)) pool_await_change(pool);
-    struct block *block = live_table_find(&pool->table, address);
+    figures_begin(pool);
+    struct block *block = front_end_life(pool, address, door, joined);
     if (__builtin_expect(!block, 0)) {
+        figures_end_hit(pool);
         lock_give(&pool->lock);
         *code = free_refuse(pool, address);
-        return NULL;
     }
-    figures_begin(pool);
-    if (__builtin_expect(pool->system->watched, 0)) watch_free(pool, block, door);
-    heap_end_life(pool, block);
-    figures_free(pool, block, door);
     return block;
 }
 
@@ -91,12 +88,14 @@ struct aftermath {
     bool waits;       /* the call may wait for the device anyway */
 };
 
-/* Memory that waits for fences is bounded: beyond it a free waits. */
-static inline uint64_t most_waiting(uint64_t live) {
-    return live > FENCE_BYTES ? live : FENCE_BYTES;
-}
-static inline bool waits_too_much(const struct pool *pool) {
-    return pool->waiting_bytes > most_waiting(pool->live);
+#define FRONT_WAITING (32 * MIB) /* above so much in a front, each free looks how much waits in all */
+
+/* Memory that waits for fences is bounded: beyond it a free waits. Hits are not asked, but each 64th. */
+static bool waits_too_much(const struct pool *pool) {
+    struct front_sums fronts;
+    fronts_sum(pool, &fronts);
+    const uint64_t waiting = pool->waiting.bytes + fronts.waiting;
+    return waiting > FENCE_BYTES && waiting > fronts.live;
 }
 
 /* For the pool's own context, as the driver's free would; counted. False while a stream captures, or when it failed. No
@@ -128,7 +127,9 @@ static void COLD wait_for_frees(struct pool *pool) {
  * have waited. True when the wait is done. */
 static bool COLD wait_for_exported(struct pool *pool) {
     lock_take(&pool->lock);
-    const uint64_t most = pool->live > FENCE_BYTES ? pool->live : FENCE_BYTES;
+    struct front_sums fronts;
+    fronts_sum(pool, &fronts);
+    const uint64_t most = fronts.live > FENCE_BYTES ? fronts.live : FENCE_BYTES;
     const bool wait = pool->untraceable && pool->exported_bytes > most;
     lock_give(&pool->lock);
     if (!wait || !wait_for_context(pool)) return false;
@@ -163,13 +164,21 @@ static void COLD clear_up(struct pool *pool, struct aftermath after) {
     lock_give(&pool->lock);
 }
 
+/* Is more cached than `most`: of what is idle, or with `all` of all? */
+static bool COLD has_more_than(const struct pool *pool, uint64_t most, bool all) {
+    struct front_sums fronts;
+    fronts_sum(pool, &fronts);
+    const uint64_t idle = pool->idle_bytes + fronts.idle;
+    const uint64_t rest = pool->ordered_bytes + fronts.ordered + pool->waiting.bytes + fronts.waiting;
+    return idle > most || (all && idle + rest > most);
+}
+
 /* With pool->lock, which it gives up. `round`: one free in FENCE_FREES, which looks after what is not idle too. */
 static inline int free_done(struct pool *pool, uint64_t address, struct aftermath after, bool round) {
     struct pool_system *system = pool->system;
-    const uint64_t most = pool->trim_above;
-    after.trim =
-        pool->idle_bytes > most || (round && pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes > most);
-    after.tight = atomic_load_explicit(&pool->device->tight, memory_order_relaxed) && pool->free_segments;
+    after.trim = __builtin_expect(pool->trim_above != UINT64_MAX, 0) && has_more_than(pool, pool->trim_above, round);
+    const unsigned pressed = atomic_load_explicit(&pool->device->pressed, memory_order_relaxed);
+    after.tight = (pressed & DEVICE_TIGHT) && pool->free_segments;
     after.ended = pool->ended;
     const bool more = after.trim || after.tight || after.close || after.wait || after.exports || after.ended;
     if (__builtin_expect(more, 0)) pool_enter(pool);
@@ -191,17 +200,24 @@ static int COLD free_kept(struct pool *pool, uint64_t address, bool waits) {
     return free_done(pool, address, (struct aftermath){.exports = true, .waits = waits}, false);
 }
 
-/* From guard_begin to guard_end no capture begins; false: one runs. */
-static inline bool guard_begin(struct pool *pool) {
-    if (__builtin_expect(!capture_wait_begin(pool), 0)) return false;
-    cancelled_wait = pool;
-    return true;
+/* From guard_begin to guard_end no capture begins; NULL: one runs. What it returns is guard_end's. */
+static inline struct front *guard_begin(struct pool *pool) {
+    struct front *guard = hit_front_of_thread(pool);
+    if (__builtin_expect(!capture_front_wait_begin(pool->system, guard), 0)) return NULL;
+    cancelled_wait = guard;
+    return guard;
 }
 
-/* Under pool->lock. */
-static inline void guard_end(struct pool *pool) {
-    capture_wait_end(pool);
+/* Under the guard's lock. */
+static inline void guard_end(struct front *guard) {
+    capture_front_wait_end(guard);
     cancelled_wait = NULL;
+}
+
+static void COLD guard_end_apart(struct front *guard) {
+    lock_take(&guard->lock);
+    guard_end(guard);
+    lock_give(&guard->lock);
 }
 
 /* A thread's first wait is among those that are timed. */
@@ -210,33 +226,41 @@ static uint64_t COLD timed_wait_begin(void) {
     return figures_clock();
 }
 
-/* The last question before a free on the common way: is it recorded, where it is to be? With pool->lock. */
-static inline bool free_is_recorded(const struct pool *pool, const struct block *block, uint64_t stream,
-                                    enum pool_door door) {
-    return __builtin_expect(!pool->system->traced, 1) || watch_free_hit(pool, block, stream, door);
+/* The last question before a hit: is it recorded, where it is to be? With the front's lock. */
+static inline bool free_is_recorded(const struct pool *pool, const struct front *front, const struct block *block,
+                                    uint64_t stream, enum pool_door door) {
+    return __builtin_expect(!front->traced, 1) || watch_free_hit(pool, block, stream, door);
 }
 
-/* The live block at `address` that the common way may free: nothing is noted in it, and nothing else is to be done.
- * With pool->lock; NULL: as it was. */
-static inline struct block *free_plainly(const struct pool *pool, uint64_t address) {
-    if (__builtin_expect(pool->status != POOL_OPEN || pool->system->attended_frees || pool->ended, 0)) return NULL;
-    struct block *block = live_table_find(&pool->table, address);
-    return __builtin_expect(block && block->batch == 0 && !fixed_owns(pool, block), 1) ? block : NULL;
+/* The front that the live block at an address may belong to, by what the table says of it: a front of threads, since
+ * others are not for who frees without a stream. *block: what it says. NULL when there is none. */
+static inline struct front *front_of(const struct pool *pool, uint64_t address, struct block **block) {
+    *block = live_table_entry(&pool->table, address);
+    if (__builtin_expect(!*block, 0)) return NULL;
+    const unsigned number = block_tag(*block).number;
+    return __builtin_expect(number - 1 < FRONTS_OF_THREADS, 1) ? pool->fronts[number] : NULL;
+}
+
+/* May a freed block of the class go to a bin of the front? Under pool->lock. */
+static inline bool may_bin(const struct front *front, unsigned class) {
+    return front->number && front->cell && hit_may_bin(front, class);
 }
 
 /* With pool->lock, which it gives up. */
 static int __attribute__((noinline)) HOT free_idle_slowly(struct pool *pool, uint64_t address, enum pool_door door,
                                                           uint64_t waited_ns) {
     int code;
-    struct block *block = end_life(pool, address, door, &code);
+    struct block *block = end_life(pool, address, door, NULL, &code);
     if (__builtin_expect(!block, 0)) return code;
     stats_add(&pool->figures->waits, 1);
-    const bool noted = block->batch != 0;
+    const struct block_tag tag = block_tag(block);
+    const bool noted = tag.batch != 0;
     if (__builtin_expect(noted, 0) && end_notes(pool, block, true)) return free_kept(pool, address, true);
     struct aftermath after = {.waits = true, .exports = pool->untraceable && block->segment->untraceable};
     const unsigned class = index_class(block->size);
-    if (hit_may_bin(pool, &pool->bins, class) && !noted && !fixed_owns(pool, block)) {
-        heap_bin_idle(pool, block, class);
+    struct front *front = pool->fronts[tag.number];
+    if (may_bin(front, class) && !noted && !fixed_owns(pool, block)) {
+        front_bin(front, block, class, 0);
     } else {
         if (!noted) live_table_remove(&pool->table, address);
         heap_make_idle(pool, block);
@@ -245,36 +269,49 @@ static int __attribute__((noinline)) HOT free_idle_slowly(struct pool *pool, uin
         /* It stands for those since the last one: a thread's first for itself. */
         stats_add(&pool->figures->driver_ns, free_calls > 1 ? waited_ns * POOLCUDA_LATENCY_SAMPLE : waited_ns);
         after.exports |= pool->traceable > 0; /* once in a while, for programs that allocate nothing new */
+        figures_note_peaks(pool);
     }
-    figures_end_free(pool);
+    figures_end_hit(pool);
     return free_done(pool, address, after, false);
 }
 
-/* The device was waited for, and the block is idle. `guarded`: the wait is to be ended. waited_ns: 0, or what a wait
- * that was timed took. */
-static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door door, bool guarded,
+/* The device was waited for, and the block is idle. `guard`: of the wait, to be ended, or NULL. waited_ns: 0, or what a
+ * wait that was timed took. */
+static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door door, struct front *guard,
                             uint64_t waited_ns) {
+    struct block *block;
+    struct front *front = front_of(pool, address, &block);
+    if (__builtin_expect(guard && guard != front, 0)) guard_end_apart(guard);
+    if (__builtin_expect(front != NULL, 1)) {
+        const unsigned class = index_class(block_size(block));
+        lock_take(&front->lock);
+        if (__builtin_expect(guard == front, 1)) guard_end(guard);
+        const bool served = front->serves_frees == FRONT_SERVES && !waited_ns && hit_live(front, block, address);
+        if (__builtin_expect(served && hit_may_bin(front, class) && free_is_recorded(pool, front, block, 0, door), 1)) {
+            struct poolcuda_cell *cell = front->cell;
+            const uint64_t at = cell_begin(cell);
+            hit_end_life(front, block, door);
+            hit_bin(front, block, class, 0);
+            stats_add(&cell->free_waits, 1);
+            cell_end(cell, at);
+            lock_give(&front->lock);
+            return DEVICE_OK;
+        }
+        lock_give(&front->lock);
+    }
     lock_take(&pool->lock);
-    if (guarded) guard_end(pool);
-    struct block *block = free_plainly(pool, address);
-    const unsigned class = block ? index_class(block->size) : 0;
-    if (__builtin_expect(!block || waited_ns || pool->untraceable || !hit_may_bin(pool, &pool->bins, class) ||
-                             !free_is_recorded(pool, block, 0, door),
-                         0))
-        return free_idle_slowly(pool, address, door, waited_ns);
-    hit_end_life(pool, block, door);
-    hit_bin(pool, NULL, block, class, 0);
-    stats_add(&pool->figures->waits, 1);
-    hit_end(pool);
-    lock_give(&pool->lock);
-    return DEVICE_OK;
+    return free_idle_slowly(pool, address, door, waited_ns);
 }
 
 /* Has enough been freed for a fence? Under pool->lock. */
-static inline bool is_full_batch(struct pool *pool, size_t size) {
+static bool is_full_batch(struct pool *pool, size_t size) {
     pool->joined_bytes += size;
-    if (__builtin_expect(++pool->joined < FENCE_FREES && pool->joined_bytes <= FENCE_BYTES, 1)) return false;
-    if (pool->joined < FENCE_FREES && pool->joined_bytes <= pool->live / 8) return false;
+    if (__builtin_expect(pool->joined < FENCE_FREES && pool->joined_bytes <= FENCE_BYTES, 1)) return false;
+    if (pool->joined < FENCE_FREES) {
+        struct front_sums fronts;
+        fronts_sum(pool, &fronts);
+        if (pool->joined_bytes <= fronts.live / 8) return false;
+    }
     pool->joined = 0;
     pool->joined_bytes = 0;
     return true;
@@ -284,51 +321,65 @@ static inline bool is_full_batch(struct pool *pool, size_t size) {
 static int __attribute__((noinline)) HOT free_waiting_slowly(struct pool *pool, uint64_t address, enum pool_door door,
                                                              bool guarded) {
     int code;
-    struct block *block = end_life(pool, address, door, &code);
+    struct block *block = end_life(pool, address, door, &pool->joined, &code);
     if (__builtin_expect(!block, 0)) return code;
-    const bool noted = block->batch != 0;
+    const struct block_tag tag = block_tag(block);
+    const bool noted = tag.batch != 0;
     if (__builtin_expect(noted, 0) && end_notes(pool, block, false)) return free_kept(pool, address, guarded);
-    heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences), !noted);
+    const uint64_t batch = fences_open_batch(&pool->system->fences);
+    if (!noted && tag.number - 1u < FRONTS_OF_THREADS && !fixed_owns(pool, block)) {
+        front_wait(pool->fronts[tag.number], block, batch);
+    } else {
+        if (!noted) live_table_remove(&pool->table, address);
+        heap_make_waiting(pool, block, batch);
+    }
     struct aftermath after = {.close = is_full_batch(pool, block->size), .waits = guarded};
     after.exports = after.close && pool->traceable;
     if (guarded) stats_add(&pool->figures->waits, 1);
-    figures_end(pool);
+    if (after.close) figures_note_peaks(pool);
+    stats_set(&pool->figures->waiting_bytes, pool->waiting.bytes);
+    figures_end_hit(pool);
     /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */
     after.wait = pool->source.kind == SEGMENT_PLAIN && !guarded && waits_too_much(pool);
     return free_done(pool, address, after, after.close);
 }
 
-/* The block waits for a fence. `guarded`: the call has waited, and the wait is to be ended. */
-static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, bool guarded) {
+/* The block waits for a fence. `guard`: of a wait that the call has made, to be ended, or NULL. */
+static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_door door, struct front *guard) {
+    struct block *block;
+    struct front *front = front_of(pool, address, &block);
+    if (guard) guard_end_apart(guard);
+    if (__builtin_expect(front && !guard, 1)) {
+        lock_take(&front->lock);
+        const bool served = front->serves_frees == FRONT_SERVES && front->until_round > 1 &&
+                            hit_live(front, block, address) && block->size < BIN_BYTES &&
+                            front->waiting.bytes < FRONT_WAITING && !hit_is_pressed(front);
+        if (__builtin_expect(served && free_is_recorded(pool, front, block, 0, door), 1)) {
+            front->until_round--;
+            struct poolcuda_cell *cell = front->cell;
+            const uint64_t at = cell_begin(cell);
+            hit_end_life(front, block, door);
+            hit_wait(front, block, fences_open_batch(&pool->system->fences));
+            front->waiting.bytes += block->size;
+            stats_set(&cell->waiting_bytes, front->waiting.bytes);
+            cell_end(cell, at);
+            lock_give(&front->lock);
+            return DEVICE_OK;
+        }
+        lock_give(&front->lock);
+    }
     lock_take(&pool->lock);
-    if (guarded) guard_end(pool);
-    struct block *block = free_plainly(pool, address);
-    if (__builtin_expect(!block || guarded || pool->joined + 1 >= FENCE_FREES || hit_is_tight(pool) ||
-                             pool->joined_bytes + block->size > FENCE_BYTES ||
-                             pool->waiting_bytes + block->size > most_waiting(pool->live - block->size) ||
-                             !free_is_recorded(pool, block, 0, door),
-                         0))
-        return free_waiting_slowly(pool, address, door, guarded);
-    pool->joined++;
-    pool->joined_bytes += block->size;
-    hit_end_life(pool, block, door);
-    hit_wait(pool, block, fences_open_batch(&pool->system->fences));
-    hit_end(pool);
-    lock_give(&pool->lock);
-    return DEVICE_OK;
+    return free_waiting_slowly(pool, address, door, guard != NULL);
 }
 
 /* The wait failed: its code is the answer, and the block never comes back. */
-static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door, bool guarded) {
+static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enum pool_door door, struct front *guard) {
     int refused = code;
+    guard_end_apart(guard);
+    if (is_refusal(code)) return code;
     lock_take(&pool->lock);
-    if (guarded) guard_end(pool);
-    if (is_refusal(code)) {
-        lock_give(&pool->lock);
-        return code;
-    }
     watch_ask(address, WATCH_KEPT);
-    struct block *block = end_life(pool, address, door, &refused);
+    struct block *block = end_life(pool, address, door, NULL, &refused);
     /* Of a context that has failed the driver says so, whatever the address. */
     if (!block) return refused == POOL_PASS ? POOL_PASS : code;
     live_table_remove(&pool->table, address);
@@ -343,7 +394,7 @@ static int COLD free_unwaited(struct pool *pool, uint64_t address, int code, enu
 /* A stream of the process captures: no wait of ours is possible, and none of the driver's is a proof. */
 static int COLD free_in_capture(struct pool *pool, uint64_t address, enum pool_door door, bool wait) {
     int code = capture_ask(pool, wait);
-    return code == DEVICE_OK ? free_waiting(pool, address, door, false) : code;
+    return code == DEVICE_OK ? free_waiting(pool, address, door, NULL) : code;
 }
 
 /* Does a free of the pool's blocks return before the work has ended? The driver's own does so for the async kind. */
@@ -360,31 +411,33 @@ int pool_free(struct pool_system *system, uint64_t address, enum pool_door door)
     if (__builtin_expect(!pool, 0)) return code;
     if (frees_at_once(pool))
         return __builtin_expect(atomic_load(&system->captures) != 0, 0) ? free_in_capture(pool, address, door, false)
-                                                                        : free_waiting(pool, address, door, false);
-    if (__builtin_expect(!guard_begin(pool), 0)) return free_in_capture(pool, address, door, true);
+                                                                        : free_waiting(pool, address, door, NULL);
+    struct front *guard = guard_begin(pool);
+    if (__builtin_expect(!guard, 0)) return free_in_capture(pool, address, door, true);
     const struct device_ops *ops = system->ops;
     const uint64_t began = __builtin_expect(sample_is_next(&free_calls), 0) ? timed_wait_begin() : 0;
     code = __builtin_expect(pool_context(pool).handle == context, 1)
                ? ops->current_synchronize(ops->self)
                : ops->context_synchronize(ops->self, pool_context(pool));
-    if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door, true);
+    if (__builtin_expect(code != DEVICE_OK, 0)) return free_unwaited(pool, address, code, door, guard);
     /* Kernels of another context may use the block. */
     if (__builtin_expect(!ops->context_alone(ops->self, pool_context(pool)), 0)) {
-        if (!atomic_load(&system->fences.unsupported)) return free_waiting(pool, address, door, true);
+        if (!atomic_load(&system->fences.unsupported)) return free_waiting(pool, address, door, guard);
         code = ops->synchronize_all(ops->self);
-        if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
+        if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, guard);
     }
-    return free_idle(pool, address, door, true, __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
+    return free_idle(pool, address, door, guard, __builtin_expect(began != 0, 0) ? figures_clock() - began : 0);
 }
 
 /* The stream cannot be told from others: it is waited for. */
 static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct device_stream stream, enum pool_door door) {
     const struct device_ops *ops = pool->system->ops;
-    if (!guard_begin(pool)) return free_waiting(pool, address, door, false);
+    struct front *guard = guard_begin(pool);
+    if (!guard) return free_waiting(pool, address, door, NULL);
     cancelled_watch();
     const int code = ops->stream_synchronize(ops->self, pool_context(pool), stream);
-    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, true);
-    return free_idle(pool, address, door, true, 0);
+    if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, guard);
+    return free_idle(pool, address, door, guard, 0);
 }
 
 /* Is it time for a mark on the stream? Where it is the only one, nobody else wants its blocks. Under pool->lock. */
@@ -408,28 +461,32 @@ static int COLD free_round(struct pool *pool, uint64_t address, struct stream_li
 static int __attribute__((noinline)) HOT free_ordered_slowly(struct pool *pool, uint64_t address,
                                                              struct stream_ref *ref, enum pool_door door) {
     int code;
-    struct block *block = end_life(pool, address, door, &code);
+    struct stream_list *list = streams_list(pool, ref);
+    const unsigned before = list ? list->joined / FENCE_FREES : 0;
+    struct block *block = end_life(pool, address, door, list ? &list->joined : NULL, &code);
     if (__builtin_expect(!block, 0)) return code;
-    const bool noted = block->batch != 0;
+    const bool noted = block_tag(block).batch != 0;
     if (__builtin_expect(noted, 0) && end_notes(pool, block, false)) return free_kept(pool, address, false);
-    struct stream_list *list = fixed_owns(pool, block) ? NULL : streams_list(pool, ref);
+    list = fixed_owns(pool, block) ? NULL : streams_list(pool, ref); /* end_life may have left the lock */
     const uint64_t batch = fences_open_batch(&pool->system->fences);
     bool mark = false, round = false;
     if (__builtin_expect(list != NULL, 1)) {
         const size_t bytes = block->size;
         const unsigned class = index_class(bytes);
-        if (__builtin_expect(hit_may_bin(pool, list->bins, class) && !noted, 1)) {
-            heap_bin_ordered(pool, block, list, batch, class);
+        if (list->front && may_bin(list->front, class) && !noted) {
+            front_bin(list->front, block, class, batch);
         } else {
             if (!noted) live_table_remove(&pool->table, address);
             heap_make_ordered(pool, block, list, batch);
         }
-        round = ++list->joined % FENCE_FREES == 0;
+        round = list->joined / FENCE_FREES != before;
         list->joined_bytes += bytes;
         mark = wants_mark(pool, list);
-        figures_end_free(pool);
+        if (round) figures_note_peaks(pool);
+        figures_end_hit(pool);
     } else {
-        heap_make_waiting(pool, block, batch, !noted);
+        if (!noted) live_table_remove(&pool->table, address);
+        heap_make_waiting(pool, block, batch);
         figures_end(pool);
     }
     return free_round(pool, address, list, mark, round);
@@ -454,41 +511,57 @@ free_async_slowly(struct pool_system *system, uint64_t address, struct device_st
     if (__builtin_expect(ref->identity.orders_others, 0)) {
         code = streams_touch(system, ref);
         if (is_refusal(code)) return code;
-        if (code != DEVICE_OK) return free_waiting(pool, address, door, false);
+        if (code != DEVICE_OK) return free_waiting(pool, address, door, NULL);
     }
     if (__builtin_expect(system->watched, 0)) watch_ask(address, ref->identity.id);
     if (__builtin_expect(ref->identity.context.ordinal != pool->device->ordinal, 0))
-        return free_waiting(pool, address, door, false);
+        return free_waiting(pool, address, door, NULL);
 
     lock_take(&pool->lock);
     return free_ordered_slowly(pool, address, ref, door);
 }
 
+/* After a round of so many frees on a stream that were hits. */
+static int COLD free_after_hits(struct stream_ref *ref, uint64_t address, unsigned hits) {
+    struct pool *pool = ref->pool;
+    lock_take(&pool->lock);
+    figures_begin(pool);
+    figures_note_peaks(pool);
+    figures_end_hit(pool);
+    struct stream_list *list = streams_find(pool, ref->identity.id);
+    if (list) list->joined += hits;
+    return free_round(pool, address, list, list && wants_mark(pool, list), true);
+}
+
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {
     struct stream_ref *ref = streams_ready(system, stream);
     if (__builtin_expect(ref && atomic_load(&system->captures) == 0, 1)) {
-        struct pool *pool = ref->ready; /* mostly the block's: its table tells */
-        struct stream_list *list = ref->list;
-        lock_take(&pool->lock);
-        const bool known = list && list->id == ref->identity.id && !list->ending;
-        struct block *block = known ? free_plainly(pool, address) : NULL;
-        const unsigned class = block ? index_class(block->size) : BIN_CLASSES;
-        if (__builtin_expect(
-                block && hit_may_bin(pool, list->bins, class) && free_is_recorded(pool, block, list->id, door), 1)) {
-            hit_end_life(pool, block, door);
-            hit_bin(pool, list, block, class, fences_open_batch(&system->fences));
-            hit_end(pool);
-            list->joined_bytes += block->size;
-            const bool round = ++list->joined % FENCE_FREES == 0, mark = wants_mark(pool, list);
-            if (__builtin_expect(round || mark, 0)) return free_round(pool, address, list, mark, round);
-            lock_give(&pool->lock);
-            return DEVICE_OK;
+        struct pool *pool = ref->pool; /* mostly the block's: its table tells */
+        struct front *front = ref->ready;
+        struct block *block = live_table_entry(&pool->table, address);
+        const unsigned class = block ? index_class(block_size(block)) : BIN_CLASSES;
+        if (__builtin_expect(class < BIN_CLASSES, 1)) {
+            lock_take(&front->lock);
+            const bool served = front->serves_frees == ref->identity.id && hit_live(front, block, address);
+            if (__builtin_expect(served && hit_may_bin(front, class) &&
+                                     free_is_recorded(pool, front, block, ref->identity.id, door),
+                                 1)) {
+                struct poolcuda_cell *cell = front->cell;
+                const uint64_t at = cell_begin(cell);
+                hit_end_life(front, block, door);
+                hit_bin(front, block, class, fences_open_batch(&system->fences));
+                cell_end(cell, at);
+                if (__builtin_expect(--front->until_round == 0, 0)) {
+                    const unsigned hits = front->round;
+                    front->round = front->until_round = FENCE_FREES;
+                    lock_give(&front->lock);
+                    return free_after_hits(ref, address, hits);
+                }
+                lock_give(&front->lock);
+                return DEVICE_OK;
+            }
+            lock_give(&front->lock);
         }
-        if (block) {
-            if (__builtin_expect(system->watched, 0)) watch_ask(address, ref->identity.id);
-            return free_ordered_slowly(pool, address, ref, door);
-        }
-        lock_give(&pool->lock);
     }
     return free_async_slowly(system, address, stream, door);
 }

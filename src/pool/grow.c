@@ -26,7 +26,10 @@ static uint64_t driver_leave(uint64_t entered) {
 
 void device_count(struct device_state *device, uint64_t change) {
     device->reserved += change;
-    atomic_store_explicit(&device->crowded, device->reserved > device->crowded_above, memory_order_relaxed);
+    if (device->reserved > device->crowded_above)
+        atomic_fetch_or(&device->pressed, DEVICE_CROWDED);
+    else if (atomic_load(&device->pressed) & DEVICE_CROWDED)
+        atomic_fetch_and(&device->pressed, ~DEVICE_CROWDED);
 }
 
 /* Count `bytes` as reserved, before the driver is asked, so that threads together keep to the limit. False: over the
@@ -151,7 +154,8 @@ bool grow_may_release(const struct pool *pool) {
 }
 
 static bool is_untraceable(const struct block *block) {
-    return block->state == BLOCK_EXPORTED && (block->batch & NOTE_UNTRACEABLE);
+    const struct block_tag tag = block_tag(block);
+    return tag.state == BLOCK_EXPORTED && (tag.batch & NOTE_UNTRACEABLE);
 }
 
 /* A segment of which everything else is idle. Under pool->lock. */
@@ -161,7 +165,7 @@ static struct segment *pick_untraceable(const struct pool *pool) {
         const bool goes = segment->untraceable && !segment->whole && !segment->fixed;
         const struct block *block = goes ? segment->first : NULL;
         if (!block) continue;
-        while (block && (block->state == BLOCK_IDLE || is_untraceable(block))) block = block->after;
+        while (block && (block_tag(block).state == BLOCK_IDLE || is_untraceable(block))) block = block->after;
         if (!block) break;
     }
     return segment;
@@ -241,13 +245,20 @@ static uint64_t release_one(struct pool_system *system, const struct device_stat
     return size;
 }
 
+/* Under pool->lock. */
+static uint64_t pool_cached(const struct pool *pool) {
+    struct front_sums fronts;
+    fronts_sum(pool, &fronts);
+    return pool->idle_bytes + fronts.idle + pool->ordered_bytes + fronts.ordered + pool->waiting.bytes + fronts.waiting;
+}
+
 /* What is cached beyond what was preallocated. */
 static uint64_t device_cached(struct pool_system *system, const struct device_state *device) {
     uint64_t cached = 0;
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device) continue;
         lock_take(&pool->lock);
-        const uint64_t bytes = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+        const uint64_t bytes = pool_cached(pool);
         cached += bytes > pool->prealloc_bytes ? bytes - pool->prealloc_bytes : 0;
         lock_give(&pool->lock);
     }
@@ -287,7 +298,7 @@ uint64_t grow_release_pool(struct pool *pool, uint64_t keep) {
     for (;;) {
         lock_take(&pool->lock);
         merge_bins(pool);
-        const uint64_t cached = pool->idle_bytes + pool->ordered_bytes + pool->waiting_bytes;
+        const uint64_t cached = pool_cached(pool);
         struct segment *segment = cached > keep ? pick_release(pool, cached - keep) : NULL;
         if (!segment || !capture_release_begin(pool)) break;
         released += segment->size;
@@ -315,7 +326,7 @@ void grow_release_ended(struct pool_system *system) {
 static bool enter_unproved(struct pool *pool, const struct device_state *device) {
     if (pool->device != device) return false;
     lock_take(&pool->lock);
-    bool enter = pool->status == POOL_OPEN && (pool->waiting || pool->ordered_bytes || pool->traceable);
+    bool enter = pool->status == POOL_OPEN && (fronts_waiting_batch(pool) || streams_hold(pool) || pool->traceable);
     if (enter) pool_enter(pool);
     lock_give(&pool->lock);
     return enter;
@@ -523,7 +534,7 @@ static struct block *try_free(const struct request *request, bool any) {
     bins_merge(pool);
     struct block *block = heap_take(pool, list, request->size, any);
     if (!block && list && list->bytes) block = heap_take_run(pool, list, request->size, any);
-    return block ? heap_hand_out(pool, block, request->size, request->requested, request->cell) : NULL;
+    return block ? heap_hand_out(request, block) : NULL;
 }
 
 /* A block of any size, and the lock with it; or NULL, and no lock held, as before. */
@@ -547,19 +558,17 @@ static struct block *try_segment(const struct request *request, uint64_t address
     pool->thrash.owed++;
     stats_add(&pool->figures->segment_allocs, 1);
     stats_add(&pool->figures->segment_alloc_bytes, bytes);
-    block->state = BLOCK_IDLE;
+    block_set_tag(block, (struct block_tag){.state = BLOCK_IDLE});
     if (request->on) {
         const struct stream_list *list = streams_list(pool, request->on);
         const uint64_t batch = fences_open_batch(&pool->system->fences);
         if (!list) {
-            heap_make_waiting(pool, block, batch, false);
+            heap_make_waiting(pool, block, batch);
             return NULL;
         }
-        block->state = BLOCK_ORDERED;
-        block->number = list->number;
-        block->batch = batch;
+        block_set_tag(block, (struct block_tag){.state = BLOCK_ORDERED, .number = list->number, .batch = batch});
     }
-    return heap_hand_out(pool, block, request->size, request->requested, request->cell);
+    return heap_hand_out(request, block);
 }
 
 /* A trim was made for the room of `device_free` bytes. No lock held. */
@@ -581,7 +590,7 @@ void grow_keep_headroom(struct pool *pool, bool waits) {
         if (released) note_trim(pool, released, room.device_free);
         whole = released >= headroom - room.device_free;
     }
-    if (whole) atomic_store_explicit(&pool->device->tight, false, memory_order_relaxed);
+    if (whole) atomic_fetch_and(&pool->device->pressed, ~DEVICE_TIGHT);
 }
 
 /* What is left rather than more than that, but no less than `exact`. */
@@ -611,7 +620,7 @@ static struct block *try_proved(const struct request *request) {
     const uint64_t own = request->on ? request->on->identity.id : 0;
     struct block *block = NULL;
     for (unsigned record = 0; record <= 1 && !block; record++) {
-        if (!pool->waiting && !pool->ordered_bytes) return NULL;
+        if (!fronts_waiting_batch(pool) && !streams_hold(pool)) return NULL;
         lock_give(&pool->lock);
         const bool proved = streams_prove(pool, own, record);
         lock_take(&pool->lock);
@@ -680,8 +689,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
         if (*block) return DEVICE_OK;
         code = segment_take_hard(request, wanted, &address, &reason);
     }
-    if (code == DEVICE_OK && wanted > room.headroom)
-        atomic_store_explicit(&pool->device->tight, true, memory_order_relaxed);
+    if (code == DEVICE_OK && wanted > room.headroom) atomic_fetch_or(&pool->device->pressed, DEVICE_TIGHT);
 
     lock_take(&pool->lock);
     bool added = false;

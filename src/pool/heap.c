@@ -3,7 +3,7 @@
  * Blocks within segments: split, merge, the sums over them, and which segments are wholly free. Everything here is
  * under the pool's lock and touches no device.
  */
-#include "pool/internal.h"
+#include "pool/hits.h"
 
 #include <assert.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void free_segments_remove(struct pool *pool, struct segment *segment) {
 }
 
 static uint64_t *cached_of(struct pool *pool, size_t size) {
-    return &pool->figures->classes[stats_size_class(size)].cached_bytes;
+    return &pool->figures->class_cached_bytes[stats_size_class(size)];
 }
 
 static void count_cached(struct pool *pool, const struct block *block, uint64_t sign) {
@@ -47,7 +47,7 @@ static void count_cached(struct pool *pool, const struct block *block, uint64_t 
 #define LOST UINT64_MAX /* -1 */
 
 static void idle_insert(struct pool *pool, struct block *block) {
-    block->tag = (struct block_tag){.state = BLOCK_IDLE};
+    block_set_tag(block, (struct block_tag){.state = BLOCK_IDLE});
     index_insert(&pool->idle, block);
     pool->idle_bytes += block->size;
     count_cached(pool, block, GAINED);
@@ -69,9 +69,10 @@ static void find_ordered_largest(struct pool *pool) {
 }
 
 static void ordered_insert(struct pool *pool, struct block *block) {
-    struct stream_list *list = pool->lists[block->number];
-    if (!list->bytes || block->batch < list->oldest) list->oldest = block->batch;
-    if (!list->bytes || block->batch > list->newest) list->newest = block->batch;
+    struct stream_list *list = pool->lists[block_tag(block).number];
+    const uint64_t batch = block_tag(block).batch;
+    if (!list->bytes || batch < list->oldest) list->oldest = batch;
+    if (!list->bytes || batch > list->newest) list->newest = batch;
     index_insert(list->index, block);
     list->bytes += block->size;
     pool->ordered_bytes += block->size;
@@ -81,7 +82,7 @@ static void ordered_insert(struct pool *pool, struct block *block) {
 }
 
 static void ordered_remove(struct pool *pool, struct block *block) {
-    struct stream_list *list = pool->lists[block->number];
+    struct stream_list *list = pool->lists[block_tag(block).number];
     index_remove(list->index, block);
     list->bytes -= block->size;
     pool->ordered_bytes -= block->size;
@@ -91,8 +92,9 @@ static void ordered_remove(struct pool *pool, struct block *block) {
 }
 
 void heap_unlist(struct pool *pool, struct block *block) {
-    assert((block->state == BLOCK_IDLE || block->state == BLOCK_ORDERED) && "only these are in an index");
-    if (block->state == BLOCK_IDLE)
+    const unsigned state = block_tag(block).state;
+    assert((state == BLOCK_IDLE || state == BLOCK_ORDERED) && "only these are in an index");
+    if (state == BLOCK_IDLE)
         idle_remove(pool, block);
     else
         ordered_remove(pool, block);
@@ -105,28 +107,29 @@ size_t heap_largest(const struct pool *pool) {
 /* `block` takes over the bytes of its neighbour behind it, whose record is given back. */
 static void block_absorb(struct pool *pool, struct block *block) {
     struct block *gone = block->after;
-    block->size += gone->size;
+    block_set_size(block, block->size + gone->size);
     block->after = gone->after;
     if (block->after) block->after->before = block;
     records_put_block(&pool->records, gone);
-    stats_add(&pool->cell->merges, 1);
+    stats_add(&pool->figures->merges, 1);
 }
 
 /* Cut the end of `block` off as a block of its own, free as the whole was. Left alone when host memory ran out. */
 static void block_split(struct pool *pool, struct block *block, size_t size) {
     struct block *rest = records_block(&pool->records);
     if (!rest) return;
-    rest->address = block->address + size;
-    rest->size = block->size - size;
+    const struct block_tag tag = block_tag(block);
+    block_set_address(rest, block->address + size);
+    block_set_size(rest, block->size - size);
     rest->segment = block->segment;
-    rest->tag = block->tag;
+    block_set_tag(rest, tag);
     rest->before = block;
     rest->after = block->after;
     if (rest->after) rest->after->before = rest;
     block->after = rest;
-    block->size = size;
-    stats_add(&pool->cell->splits, 1);
-    if (rest->state == BLOCK_ORDERED)
+    block_set_size(block, size);
+    stats_add(&pool->figures->splits, 1);
+    if (tag.state == BLOCK_ORDERED)
         ordered_insert(pool, rest);
     else
         idle_insert(pool, rest);
@@ -142,13 +145,13 @@ static void block_resize(struct pool *pool, struct block *block, size_t size) {
         stats_add(before, -(uint64_t)block->size);
         stats_add(now, size);
     }
-    if (block->state == BLOCK_IDLE) {
+    if (block_tag(block).state == BLOCK_IDLE) {
         if (block_is_segment(block)) free_segments_remove(pool, block->segment);
         index_resize(&pool->idle, block, size);
         pool->idle_bytes += change;
         if (block_is_segment(block)) free_segments_push(pool, block->segment);
     } else {
-        struct stream_list *list = pool->lists[block->number];
+        struct stream_list *list = pool->lists[block_tag(block).number];
         const bool largest = block->size == pool->ordered_largest;
         index_resize(list->index, block, size);
         list->bytes += change;
@@ -167,20 +170,20 @@ static struct block *block_carve(struct pool *pool, struct block *block, size_t 
     if (index_class(rest) != index_class(block->size)) return NULL;
     struct block *piece = records_block(&pool->records);
     if (!piece) return NULL;
-    piece->address = block->address;
-    piece->size = size;
+    block_set_address(piece, block->address);
+    block_set_size(piece, size);
     piece->segment = block->segment;
-    piece->tag = block->tag;
+    block_set_tag(piece, block_tag(block));
     piece->before = block->before;
     piece->after = block;
     block_resize(pool, block, rest);
-    block->address += size;
+    block_set_address(block, block->address + size);
     block->before = piece;
     if (piece->before)
         piece->before->after = piece;
     else
         piece->segment->first = piece;
-    stats_add(&pool->cell->splits, 1);
+    stats_add(&pool->figures->splits, 1);
     return piece;
 }
 
@@ -194,7 +197,7 @@ static bool block_join(struct pool *pool, struct block *neighbour, struct block 
         neighbour->after = block->after;
         if (neighbour->after) neighbour->after->before = neighbour;
     } else {
-        neighbour->address = block->address;
+        block_set_address(neighbour, block->address);
         neighbour->before = block->before;
         if (neighbour->before)
             neighbour->before->after = neighbour;
@@ -202,7 +205,7 @@ static bool block_join(struct pool *pool, struct block *neighbour, struct block 
             neighbour->segment->first = neighbour;
     }
     records_put_block(&pool->records, block);
-    stats_add(&pool->cell->merges, 1);
+    stats_add(&pool->figures->merges, 1);
     return true;
 }
 
@@ -225,7 +228,8 @@ struct block *heap_take(struct pool *pool, const struct stream_list *list, size_
 
 /* May it be joined to what the list's stream takes? */
 static bool is_for_list(const struct block *block, const struct stream_list *list) {
-    return block && (block->state == BLOCK_IDLE || (block->state == BLOCK_ORDERED && block->number == list->number));
+    const struct block_tag tag = block ? block_tag(block) : (struct block_tag){0};
+    return tag.state == BLOCK_IDLE || (tag.state == BLOCK_ORDERED && tag.number == list->number);
 }
 
 /* The run of such neighbours around `block` becomes one ordered block, in no list. */
@@ -234,10 +238,11 @@ static struct block *join_run(struct pool *pool, const struct stream_list *list,
     while (is_for_list(block->before, list)) block = block->before;
     for (struct block *part = block; is_for_list(part, list); part = part->after) {
         heap_unlist(pool, part);
-        if (part->state == BLOCK_ORDERED && part->batch > batch) batch = part->batch;
+        const struct block_tag tag = block_tag(part);
+        if (tag.state == BLOCK_ORDERED && tag.batch > batch) batch = tag.batch;
     }
     while (is_for_list(block->after, list)) block_absorb(pool, block);
-    block->tag = (struct block_tag){.state = BLOCK_ORDERED, .number = list->number, .batch = batch};
+    block_set_tag(block, (struct block_tag){.state = BLOCK_ORDERED, .number = list->number, .batch = batch});
     return block;
 }
 
@@ -262,49 +267,49 @@ struct block *heap_take_run(struct pool *pool, const struct stream_list *list, s
 }
 
 static void make_free_again(struct pool *pool, struct block *block) {
-    if (block->state == BLOCK_ORDERED)
-        heap_make_ordered(pool, block, pool->lists[block->number], block->batch);
+    const struct block_tag tag = block_tag(block);
+    if (tag.state == BLOCK_ORDERED)
+        heap_make_ordered(pool, block, pool->lists[tag.number], tag.batch);
     else
         heap_make_idle(pool, block);
 }
 
-struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, unsigned cell) {
-    assert(block->size >= size && "a block holds what it is handed out for");
-    if (policy_split(block->size, size, pool->device->max_split)) block_split(pool, block, size);
+struct block *heap_hand_out(const struct request *request, struct block *block) {
+    struct pool *pool = request->pool;
+    assert(block->size >= request->size && "a block holds what it is handed out for");
+    if (policy_split(block->size, request->size, pool->device->max_split)) block_split(pool, block, request->size);
     if (!live_table_add(&pool->table, block)) {
         make_free_again(pool, block);
         return NULL;
     }
-    heap_begin_life(pool, block, requested, cell);
+    struct front *front = request->front;
+    if (!front) {
+        const struct stream_list *list = request->on ? streams_list(pool, request->on) : NULL;
+        front = request->on ? pool->fronts[0] : fronts_of_thread(pool);
+        if (list && list->front) front = list->front;
+    }
+    front_begin_life(pool, front, block, request->requested, request->door);
     return block;
 }
 
-void heap_begin_life(struct pool *pool, struct block *block, size_t requested, unsigned cell) {
-    block->tag = (struct block_tag){.state = BLOCK_LIVE, .number = cell & UINT16_MAX};
-    block->requested = requested;
-    block->id = pool->generation << 40 | pool->next_id++;
-    pool->live += block->size;
-    pool->requested += requested;
-    pool->live_blocks++;
-}
-
-struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address) {
-    struct block *block = live_table_find(&pool->table, address);
+struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address,
+                           struct front **front) {
+    struct block *block = live_table_entry(&pool->table, address);
     if (!block && segment->parts) segment = prealloc_part(segment, address);
     if (!block && segment)
         for (block = segment->first; block && address - block->address >= block->size;) block = block->after;
-    return block && block->state == BLOCK_LIVE && address - block->address < block->requested ? block : NULL;
-}
-
-void heap_end_life(struct pool *pool, struct block *block) {
-    assert(block->state == BLOCK_LIVE && "only a live block ends its life");
-    pool->live -= block->size;
-    pool->requested -= block->requested;
-    pool->live_blocks--;
+    if (!block) return NULL;
+    const struct block_tag tag = block_tag(block);
+    if (tag.state != BLOCK_LIVE) return NULL;
+    *front = pool->fronts[tag.number];
+    lock_take(&(*front)->lock);
+    if (block_tag(block).state == BLOCK_LIVE && address - block->address < block->requested) return block;
+    lock_give(&(*front)->lock);
+    return NULL;
 }
 
 static bool is_idle(const struct block *block) {
-    return block && block->state == BLOCK_IDLE;
+    return block && block_tag(block).state == BLOCK_IDLE;
 }
 
 void heap_make_idle(struct pool *pool, struct block *block) {
@@ -324,14 +329,17 @@ void heap_make_idle(struct pool *pool, struct block *block) {
 }
 
 static bool is_in_list(const struct block *block, const struct stream_list *list) {
-    return block && block->state == BLOCK_ORDERED && block->number == list->number;
+    const struct block_tag tag = block ? block_tag(block) : (struct block_tag){0};
+    return tag.state == BLOCK_ORDERED && tag.number == list->number;
 }
 
 /* The same for two blocks of one list: the later batch counts. */
 static bool ordered_join(struct pool *pool, struct stream_list *list, struct block *neighbour, struct block *block,
                          uint64_t batch) {
     if (!block_join(pool, neighbour, block)) return false;
-    if (batch > neighbour->batch) neighbour->batch = batch;
+    struct block_tag tag = block_tag(neighbour);
+    if (batch > tag.batch) tag.batch = batch;
+    block_set_tag(neighbour, tag);
     if (batch > list->newest) list->newest = batch;
     return true;
 }
@@ -339,76 +347,51 @@ static bool ordered_join(struct pool *pool, struct stream_list *list, struct blo
 void heap_make_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch) {
     if (is_in_list(block->after, list)) {
         if (!is_in_list(block->before, list) && ordered_join(pool, list, block->after, block, batch)) return;
-        if (block->after->batch > batch) batch = block->after->batch;
+        const uint64_t its = block_tag(block->after).batch;
+        if (its > batch) batch = its;
         ordered_remove(pool, block->after);
         block_absorb(pool, block);
     }
     if (is_in_list(block->before, list)) {
         if (ordered_join(pool, list, block->before, block, batch)) return;
         block = block->before;
-        if (block->batch > batch) batch = block->batch;
+        const uint64_t its = block_tag(block).batch;
+        if (its > batch) batch = its;
         ordered_remove(pool, block);
         block_absorb(pool, block);
     }
-    block->tag = (struct block_tag){.state = BLOCK_ORDERED, .number = list->number, .batch = batch};
+    block_set_tag(block, (struct block_tag){.state = BLOCK_ORDERED, .number = list->number, .batch = batch});
     ordered_insert(pool, block);
 }
 
-void heap_bin_idle(struct pool *pool, struct block *block, unsigned class) {
-    block->tag = (struct block_tag){.state = BLOCK_BINNED};
-    bins_push(&pool->bins, class, block);
-    pool->idle_bytes += block->size;
-    count_cached(pool, block, GAINED);
-}
-
-void heap_bin_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch,
-                      unsigned class) {
-    block->tag = (struct block_tag){.state = BLOCK_BINNED, .number = list->number, .batch = batch};
-    bins_push(list->bins, class, block);
-    if (!list->bytes) list->oldest = list->newest = batch;
-    if (batch > list->newest) list->newest = batch;
-    list->bytes += block->size;
-    pool->ordered_bytes += block->size;
-    pool->ordered_blocks++;
-    count_cached(pool, block, GAINED);
-}
-
-void heap_end_binned(struct pool *pool, struct block *block) {
-    assert(block->state == BLOCK_BINNED && "only a block of a bin leaves it");
-    if (block->number) {
-        pool->lists[block->number]->bytes -= block->size;
-        pool->ordered_bytes -= block->size;
-        pool->ordered_blocks--;
-    } else {
-        pool->idle_bytes -= block->size;
-    }
-    count_cached(pool, block, LOST);
-}
-
-void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch, bool kept) {
-    assert((!pool->waiting || pool->waiting_last->batch <= batch) && "waiting blocks stand in the order of batches");
-    block->tag = (struct block_tag){.state = BLOCK_WAITING, .number = kept, .batch = batch};
+void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch) {
+    struct waiting_queue *waiting = &pool->waiting;
+    assert((!waiting->first || block_tag(waiting->last).batch <= batch) &&
+           "waiting blocks stand in the order of batches");
+    block_set_tag(block, (struct block_tag){.state = BLOCK_WAITING, .batch = batch});
     block->next = NULL;
-    if (pool->waiting)
-        pool->waiting_last->next = block;
+    if (waiting->first)
+        waiting->last->next = block;
     else
-        pool->waiting = block;
-    pool->waiting_last = block;
-    pool->waiting_bytes += block->size;
+        waiting->first = block;
+    waiting->last = block;
+    waiting->bytes += block->size;
     count_cached(pool, block, GAINED);
 }
 
 struct block *heap_pop_waiting(struct pool *pool) {
-    struct block *block = pool->waiting;
-    pool->waiting = block->next;
-    pool->waiting_bytes -= block->size;
+    struct block *block = pool->waiting.first;
+    pool->waiting.first = block->next;
+    pool->waiting.bytes -= block->size;
     count_cached(pool, block, LOST);
     block->next = NULL;
     return block;
 }
 
 void heap_retire(struct pool *pool, struct block *block) {
-    block->state = BLOCK_RETIRED;
+    struct block_tag tag = block_tag(block);
+    tag.state = BLOCK_RETIRED;
+    block_set_tag(block, tag);
     pool->retired_bytes += block->size;
 }
 
@@ -417,7 +400,7 @@ void heap_end_retired(struct pool *pool, struct block *block) {
 }
 
 void heap_make_exported(struct pool *pool, struct block *block, uint64_t notes) {
-    block->tag = (struct block_tag){.state = BLOCK_EXPORTED, .batch = notes};
+    block_set_tag(block, (struct block_tag){.state = BLOCK_EXPORTED, .batch = notes});
     block->next = NULL;
     block->previous = pool->exported_last;
     if (pool->exported)
@@ -427,7 +410,7 @@ void heap_make_exported(struct pool *pool, struct block *block, uint64_t notes) 
     pool->exported_last = block;
     pool->exported_bytes += block->size;
     if (notes & NOTE_UNTRACEABLE) {
-        pool->untraceable++;
+        if (pool->untraceable++ == 0) fronts_gate(pool);
         block->segment->untraceable++;
     } else {
         pool->traceable++;
@@ -445,8 +428,8 @@ void heap_end_exported(struct pool *pool, struct block *block) {
         pool->exported_last = block->previous;
     block->previous = block->next = NULL;
     pool->exported_bytes -= block->size;
-    if (block->batch & NOTE_UNTRACEABLE) {
-        pool->untraceable--;
+    if (block_tag(block).batch & NOTE_UNTRACEABLE) {
+        if (--pool->untraceable == 0) fronts_gate(pool);
         block->segment->untraceable--;
     } else {
         pool->traceable--;
@@ -459,7 +442,9 @@ static struct block *add_segment(struct pool *pool, struct segment *whole, uint6
     struct block *block = records_block(&pool->records);
     if (segment && block) {
         *segment = (struct segment){.address = address, .size = size, .pool = pool, .first = block, .whole = whole};
-        *block = (struct block){.address = address, .size = size, .segment = segment};
+        block_set_address(block, address);
+        block_set_size(block, size);
+        block->segment = segment;
         if (whole || registry_add(&pool->system->registry, segment)) {
             segment->next = pool->segments;
             if (pool->segments) pool->segments->previous = segment;
@@ -496,7 +481,8 @@ static void unlink_segment(struct pool *pool, struct segment *segment) {
 
 void heap_detach_segment(struct pool *pool, struct segment *segment) {
     struct block *block = segment->first;
-    assert(block->state == BLOCK_IDLE && block_is_segment(block) && "only a wholly free segment is given back");
+    assert(block_tag(block).state == BLOCK_IDLE && block_is_segment(block) &&
+           "only a wholly free segment is given back");
     idle_remove(pool, block);
     records_put_block(&pool->records, block);
     segment->first = NULL;
@@ -504,6 +490,7 @@ void heap_detach_segment(struct pool *pool, struct segment *segment) {
 }
 
 void heap_forget(struct pool *pool) {
+    fronts_lock(pool);
     while (pool->segments) {
         struct segment *segment = pool->segments;
         for (struct block *block = segment->first, *after; block; block = after) {
@@ -513,19 +500,19 @@ void heap_forget(struct pool *pool) {
         unlink_segment(pool, segment);
         records_put_segment(&pool->records, segment);
     }
+    live_table_clear(&pool->table);
+    fronts_forget(pool);
+    fronts_unlock(pool);
     prealloc_forget(pool);
     fixed_forget(pool);
-    live_table_free(&pool->table);
     streams_forget(pool);
     memset(&pool->idle, 0, sizeof pool->idle); /* large: nothing of it on the caller's stack */
-    memset(&pool->bins, 0, sizeof pool->bins);
-    pool->waiting = pool->waiting_last = NULL;
+    pool->waiting = (struct waiting_queue){0};
     pool->exported = pool->exported_last = NULL;
     pool->traceable = pool->untraceable = 0;
     pool->joined = 0;
     pool->joined_bytes = 0;
     pool->free_segments = pool->free_parts = NULL;
-    pool->live = pool->requested = pool->live_blocks = pool->releasable = 0;
-    pool->idle_bytes = pool->ordered_bytes = pool->waiting_bytes = pool->retired_bytes = pool->exported_bytes = 0;
+    pool->releasable = pool->idle_bytes = pool->ordered_bytes = pool->retired_bytes = pool->exported_bytes = 0;
     pool->ordered_blocks = 0;
 }

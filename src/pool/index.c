@@ -62,7 +62,7 @@ void index_remove(struct free_index *index, struct block *block) {
 void index_resize(struct free_index *index, struct block *block, size_t size) {
     assert(index_class(size) == index_class(block->size) && "a block that keeps its place keeps its class");
     const size_t old = block->size;
-    block->size = size;
+    block_set_size(block, size);
     if (size > index->largest)
         index->largest = size;
     else if (old == index->largest)

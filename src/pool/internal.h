@@ -6,14 +6,16 @@
  *
  *   system->contexts_lock   the table of contexts, and the making of pools and devices
  *   pool->lock              the pool's blocks, segments, indexes, stream lists, sums and its records of the figures
+ *   front->lock             what hits touch: see front.h. Several together only under pool->lock
  *   pool->change_lock       the number of changes that threads wait for
  *   device->lock            what is reserved on a device
  *   registry->lock          the sorted table of segments (read-write)
  *
  * Taken alone: fences.lock (the queue of fences), probes_lock (capture.c).
  *
- * Without a lock: the number of the open batch and of the last proved one, the number of captures, and the counts of
- * waits and recordings, by which those and captures exclude one another (capture.c). tests/model has them as a model.
+ * Without a lock: the table of live blocks (live_table.c); the number of the open batch and of the last proved one, the
+ * number of captures, and the counts of waits and recordings, by which those and captures exclude one another
+ * (capture.c). tests/model has them as a model.
  *
  * A call that leaves pool->lock for the driver is counted in pool->inside (pool_enter), so that a context can be closed
  * only when nobody is there; one that has an event of a stream list in hand makes the list busy, so that the stream is
@@ -47,7 +49,8 @@ enum block_state {
     BLOCK_RETIRED,  /* the proof for it failed: never given out again */
     BLOCK_EXPORTED, /* freed, but other processes may have it open; in pool->exported */
     BLOCK_FIXED,    /* free in a fixed-size pool (fixed.c), by next */
-    BLOCK_BINNED    /* free as one that is idle (number 0) or ordered, but in a bin, and still in the table */
+    BLOCK_BINNED,   /* free as one that is idle or ordered, but in a bin of its front, and still in the table */
+    BLOCK_ENDING    /* live no more; in the hands of the thread that has pool->lock, and in the table */
 };
 
 /* One cache line: an operation touches its block and neighbours and little else. */
@@ -66,21 +69,53 @@ struct block {
             struct block *previous, *next;
         };
     };
-    union { /* written as a whole where more than one changes: else each write waits for the one before it */
-        struct block_tag {
-            uint64_t state : 4;   /* enum block_state */
-            uint64_t number : 16; /* LIVE: the pool's cell that counts it; ORDERED, BINNED: the pool's list that holds
-                                     it; WAITING: 1 while it is still in the table */
-            uint64_t batch : 44; /* ORDERED, BINNED, WAITING: idle once this batch is proved (fences.c); LIVE, EXPORTED:
-                                    its notes (notes.c) */
-        } tag;
-        struct {
-            uint64_t state : 4, number : 16, batch : 44;
-        };
-    };
+    struct block_tag {        /* read and written as a whole: block_tag, block_set_tag */
+        uint64_t state : 4;   /* enum block_state */
+        uint64_t number : 16; /* LIVE, BINNED, ENDING: its front's; ORDERED: the pool's list that holds it; WAITING:
+                                 its front's while it is still in the table, else 0 */
+        uint64_t batch : 44;  /* ORDERED, BINNED, WAITING: idle once this batch is proved (fences.c); LIVE, ENDING,
+                                 EXPORTED: its notes (notes.c) */
+    } tag;
 };
 
 _Static_assert(sizeof(struct block) == 64, "a block's record is one cache line");
+
+/* Others may read the tag, the address and the size meanwhile: front.h. */
+static inline uint64_t block_tag_word(const struct block *block) {
+    return __atomic_load_n((const uint64_t *)(const void *)&block->tag, __ATOMIC_RELAXED);
+}
+static inline void block_set_tag_word(struct block *block, uint64_t word) {
+    __atomic_store_n((uint64_t *)(void *)&block->tag, word, __ATOMIC_RELAXED);
+}
+static inline struct block_tag block_tag(const struct block *block) {
+    const union {
+        uint64_t word;
+        struct block_tag tag;
+    } it = {.word = block_tag_word(block)};
+    return it.tag;
+}
+static inline uint64_t block_word_of(struct block_tag tag) {
+    const union {
+        struct block_tag tag;
+        uint64_t word;
+    } it = {.tag = tag};
+    return it.word;
+}
+static inline void block_set_tag(struct block *block, struct block_tag tag) {
+    block_set_tag_word(block, block_word_of(tag));
+}
+static inline uint64_t block_address(const struct block *block) {
+    return __atomic_load_n(&block->address, __ATOMIC_RELAXED);
+}
+static inline size_t block_size(const struct block *block) {
+    return __atomic_load_n(&block->size, __ATOMIC_RELAXED);
+}
+static inline void block_set_size(struct block *block, size_t size) {
+    __atomic_store_n(&block->size, size, __ATOMIC_RELAXED);
+}
+static inline void block_set_address(struct block *block, uint64_t address) {
+    __atomic_store_n(&block->address, address, __ATOMIC_RELAXED);
+}
 
 struct segment {
     uint64_t address;
@@ -143,14 +178,18 @@ static inline unsigned index_class(size_t size) {
     return class < INDEX_LISTS ? (unsigned)class : INDEX_LISTS - 1;
 }
 
-#include "pool/bins.h"
+#include "pool/front.h"
 
-struct stream_list;
+/* ---- bins.c ---- */
 
-/* The same for one pool's blocks: all of its bins, or those of a list (NULL: those of no stream). True when there were
- * any. */
-bool bins_merge(struct pool *pool);
-void bins_merge_list(struct pool *pool, struct stream_list *list);
+struct pool;
+
+/* What the bins of a front hold is merged into the index: its list's, or that of idle blocks. Under pool->lock, inside
+ * figures_begin … figures_end. */
+void bins_merge_front(struct pool *pool, struct front *front);
+/* The same for the fronts of threads; for all fronts of a pool. */
+void bins_merge_idle(struct pool *pool);
+void bins_merge(struct pool *pool);
 
 /* ---- records.c: host memory for block and segment records. Guarded by the pool's lock ---- */
 
@@ -169,27 +208,55 @@ void records_put_block(struct record_store *store, struct block *block);
 void records_put_segment(struct record_store *store, struct segment *segment);
 void records_free_all(struct record_store *store);
 
-/* ---- live_table.c: pointer → block of one pool: the LIVE, BINNED and some WAITING ones. Guarded by the pool's lock
- * ----
- */
+/* ---- live_table.c: pointer → block of one pool: the LIVE, ENDING, BINNED and some WAITING ones. Changed under
+ * pool->lock ---- */
 
 struct live_slot {
     uint64_t address;
     struct block *block; /* NULL: empty */
 };
 
-struct live_table {
-    struct live_slot *slots;
-    size_t room, count; /* room: 0 or a power of two */
+/* Made once, and then it stays. */
+struct live_room {
+    struct live_slot *slots; /* a power of two of them */
+    size_t mask;             /* their number less one */
     unsigned shift;
 };
 
+#define LIVE_ROOMS 40u /* each twice as large as the one before */
+
+/* What hits read stands apart from what each change writes. */
+struct live_table {
+    _Alignas(64) struct live_room *room; /* in use; NULL: none yet */
+    struct live_room rooms[LIVE_ROOMS];
+    _Alignas(64) size_t count;
+};
+
+static inline const struct live_room *live_table_room(const struct live_table *table) {
+    return __atomic_load_n(&table->room, __ATOMIC_ACQUIRE);
+}
+/* Where the probes for an address begin. Multiplication by 2^64 / golden ratio: the top bits are well mixed. */
+static inline size_t live_table_home(const struct live_room *room, uint64_t address) {
+    return (size_t)((address / UNIT * UINT64_C(0x9E3779B97F4A7C15)) >> room->shift);
+}
+
 /* False when host memory ran out. */
 bool live_table_add(struct live_table *table, struct block *block);
-/* The block that begins at exactly `address`; the second only if it is live. NULL when there is none. */
-struct block *live_table_entry(const struct live_table *table, uint64_t address);
+/* The block that begins at exactly `address`, NULL when there is none; without the lock also one that began there. */
+static inline struct block *live_table_entry(const struct live_table *table, uint64_t address) {
+    const struct live_room *room = live_table_room(table);
+    if (__builtin_expect(!room, 0)) return NULL;
+    for (size_t at = live_table_home(room, address);; at = (at + 1) & room->mask) {
+        const struct live_slot *slot = &room->slots[at];
+        const uint64_t found = __atomic_load_n(&slot->address, __ATOMIC_RELAXED);
+        struct block *block = __atomic_load_n(&slot->block, __ATOMIC_ACQUIRE);
+        if (found == address || !block) return block;
+    }
+}
+/* The same only if it is live. */
 struct block *live_table_find(const struct live_table *table, uint64_t address);
 struct block *live_table_remove(struct live_table *table, uint64_t address);
+void live_table_clear(struct live_table *table);
 void live_table_free(struct live_table *table);
 
 /* ---- registry.c: any address → segment, over all pools ---- */
@@ -309,17 +376,17 @@ bool fences_settle(struct pool *pool);
 
 /* One pool's blocks that were freed in the order of one stream. Guarded by the pool's lock. */
 struct stream_list {
-    uint64_t id; /* of the stream; 0: the stream is gone, or the list unused */
+    uint64_t id;         /* of the stream; 0: the stream is gone, or the list unused */
+    struct front *front; /* the stream's, NULL where there were no more: then it has no bins */
     struct free_index *index;
-    struct bins *bins;
-    uint64_t bytes;
+    uint64_t bytes;        /* in the index, as the next two */
     uint64_t oldest;       /* no block is of an earlier batch */
     uint64_t newest;       /* none is of a later one */
     uint64_t passed;       /* blocks of batches up to it are idle, by a mark on the stream itself */
     uint64_t marked;       /* the last batch that a mark was recorded for */
     unsigned joined;       /* frees since then */
-    uint64_t joined_bytes; /* bytes of them */
-    uint16_t number, cell;
+    uint64_t joined_bytes; /* bytes of those that were no hits */
+    uint16_t number;
     bool recordable;           /* a thread other than the freeing one may record on the stream */
     bool busy;                 /* somebody is in the driver with its mark or its stream */
     bool ending;               /* its context is about to go */
@@ -338,9 +405,9 @@ struct stream_list {
 struct stream_ref {
     _Alignas(128) uint64_t epoch; /* of the system it was found in; systems share none */
     uintptr_t handle;             /* of the stream, 0 where it has to be identified each time */
-    struct pool *ready;           /* `pool`, where a created stream's calls need ask nothing more; else NULL */
-    struct stream_list *list;     /* the stream's in that pool, if it still is */
+    struct front *ready;          /* the stream's, where a created stream's calls need ask nothing more; else NULL */
     struct pool *pool;            /* of the async kind, NULL: not looked for, or none */
+    struct stream_list *list;     /* the stream's in that pool, if it still is */
     void *context;                /* current, for the default streams */
     struct device_stream called;  /* as the driver's plain entry points know it */
     struct device_stream_identity identity;
@@ -369,6 +436,8 @@ static inline struct stream_list *streams_list(struct pool *pool, struct stream_
 }
 /* What has been proved becomes idle. True when any block did. Under pool->lock. */
 bool streams_reclaim(struct pool *pool);
+/* Are there blocks that are free in the order of a stream? Under pool->lock. */
+bool streams_hold(const struct pool *pool);
 /* Record a mark on the list's stream, for the calling thread's own stream or a recordable one. Takes over pool->lock,
  * and leaves it. */
 bool streams_mark(struct pool *pool, struct stream_list *list);
@@ -390,6 +459,9 @@ void streams_free(struct pool *pool);
 
 /* ---- devices and contexts (contexts.c) ---- */
 
+#define DEVICE_TIGHT 1u   /* growth has touched the headroom: what becomes free goes back until it is whole */
+#define DEVICE_CROWDED 2u /* little is left of its memory or of POOL_LIMIT_MB */
+
 struct device_state {
     int ordinal;
     pthread_mutex_t lock;
@@ -398,8 +470,7 @@ struct device_state {
     uint64_t total;    /* device memory, 0 when unknown */
     uint64_t largest;  /* most that one request may be: the memory, or what an address can be */
     _Atomic uint64_t passed; /* all batches up to this one are proved for its blocks */
-    atomic_bool tight;       /* growth has touched the headroom: what becomes free goes back until it is whole */
-    atomic_bool crowded;     /* little is left of its memory or of POOL_LIMIT_MB: what is freed is merged at once */
+    atomic_uint pressed;     /* DEVICE_…: what is freed is merged at once */
     uint64_t crowded_above;  /* bytes reserved that make it so */
     uint64_t max_split;
     struct device_info info;
@@ -419,41 +490,42 @@ bool thrash_saves(struct pool *pool);
 
 enum pool_status { POOL_OPEN, POOL_CLOSED };
 
-/* What a hit touches stands first. */
 struct pool {
     _Alignas(64) struct quick_lock lock;
     uint8_t status;   /* enum pool_status */
     bool looks_ahead; /* something is to be reserved first (prealloc.c), or there are fixed sizes (fixed.c) */
+    bool ended;       /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned inside;  /* calls that are between two holds of the lock */
+    unsigned writing; /* figures_begin without its end so far */
     struct pool_system *system;
     struct device_state *device;
     struct poolcuda_pool *figures;
-    struct poolcuda_cell *cell;
     struct segment_source source;
-    _Atomic uint64_t waits_begun, waits_ended; /* capture.c; the latter written under lock */
-    uint64_t generation, next_id;
-
-    /* sums over the blocks */
-    uint64_t live, requested, live_blocks, idle_bytes, releasable;
-    uint64_t reserved, segment_count, ordered_bytes, waiting_bytes, retired_bytes, exported_bytes;
+    _Atomic uint64_t waits_begun,
+        waits_ended; /* capture.c, beside those of the fronts; the latter written under lock */
+    uint64_t generation;
 
     struct live_table table;
+    struct front *fronts[FRONTS_MOST]; /* by number; once made, they stay */
+    unsigned front_count;              /* highest number that was made, and one */
+
+    /* sums over the blocks that are no front's */
+    uint64_t idle_bytes, releasable;
+    uint64_t reserved, segment_count, ordered_bytes, retired_bytes, exported_bytes;
+
     struct record_store records;
     struct segment *free_segments; /* the wholly free ones */
     struct free_index idle;
-    struct bins bins; /* of idle blocks */
 
     struct segment *segments;
-    uint64_t trim_above;                  /* cached bytes: POOL_TRIM_MB, and beside it what was preallocated */
-    struct block *waiting, *waiting_last; /* WAITING blocks, by batch, oldest first */
-    unsigned joined;                      /* waiting frees since this pool last closed a fence, or tried to */
+    uint64_t trim_above;          /* cached bytes: POOL_TRIM_MB, and beside it what was preallocated */
+    struct waiting_queue waiting; /* of those that are not in the table */
+    unsigned joined;              /* waiting frees, but for hits, since this pool last closed a fence, or tried to */
     uint64_t joined_bytes;
-    struct block *exported, *exported_last;          /* EXPORTED blocks, those asked about longest ago first */
-    unsigned traceable, untraceable;                 /* of them: with an export's number, with NOTE_UNTRACEABLE */
-    bool asking_exports;                             /* somebody asks who has them open */
-    struct poolcuda_cell *cells[POOLCUDA_MAX_CELLS]; /* by number; 0: `cell` */
-    unsigned cell_count;
-    struct stream_list **lists; /* by number; 0: none */
+    struct block *exported, *exported_last; /* EXPORTED blocks, those asked about longest ago first */
+    unsigned traceable, untraceable;        /* of them: with an export's number, with NOTE_UNTRACEABLE */
+    bool asking_exports;                    /* somebody asks who has them open */
+    struct stream_list **lists;             /* by number; 0: none */
     unsigned list_count, list_room;
     struct stream_list *list_buckets[LIST_BUCKETS]; /* by stream id */
     struct stream_list *spare_lists;
@@ -473,7 +545,6 @@ struct pool {
     uint64_t fixed_free_bytes;
     bool primary;                /* PLAIN: of a primary context */
     bool gone;                   /* PLAIN: of a context that is no more */
-    bool ended;                  /* ASYNC: the memory pool was destroyed; no more allocations */
     unsigned closers;            /* pool_context_close calls that await their settle */
     pthread_mutex_t change_lock; /* guards changes; taken inside `lock`, or alone */
     struct thrash thrash;
@@ -526,8 +597,9 @@ struct pool_system {
     struct capture_probe *probes;            /* guarded by probes_lock */
 };
 
+/* After streams_list for the ref's pool. Under pool->lock. */
 static inline void streams_make_ready(struct stream_ref *ref) {
-    ref->ready = ref->handle > 2 ? ref->pool : NULL;
+    ref->ready = ref->handle > 2 && ref->list ? ref->list->front : NULL;
 }
 
 /* The calling thread's ref of a created stream whose calls need ask nothing more, NULL where streams_ref has to tell.
@@ -593,13 +665,65 @@ void pool_await_change(struct pool *pool);
 /* Wake those who wait. Under pool->lock. */
 void pool_change(struct pool *pool);
 
+/* ---- front.c. All under pool->lock ---- */
+
+/* The number of the calling thread's front in each pool, 0: none yet. */
+extern _Thread_local unsigned front_of_thread __attribute__((tls_model("initial-exec")));
+
+/* Of a new pool: its first front; false when host memory ran out. Figures for a new generation; and no more figures. */
+bool fronts_init(struct pool *pool);
+void fronts_open(struct pool *pool);
+void fronts_close(struct pool *pool);
+void fronts_free(struct pool *pool);
+/* What decides whether hits are served has changed: status, looks_ahead, ended, untraceable; of a front its list. */
+void fronts_gate(struct pool *pool);
+void front_gate(struct pool *pool, struct front *front);
+/* The front that counts what the calling thread allocates; never NULL. */
+struct front *fronts_of_thread(struct pool *pool);
+/* One for a list that has got its stream, NULL when there are no more. */
+struct front *fronts_of_stream(struct pool *pool, struct stream_list *list);
+/* Its stream is gone, or its list is used for another. Its bins are empty. */
+void front_leave(struct pool *pool, struct front *front);
+/* All locks, in the order of numbers. */
+void fronts_lock(const struct pool *pool);
+void fronts_unlock(const struct pool *pool);
+/* The pool's blocks are no more. With all locks. */
+void fronts_forget(struct pool *pool);
+
+struct front_sums {
+    uint64_t live, requested, idle, ordered, waiting; /* bytes */
+    uint64_t served;                                  /* allocations */
+};
+void fronts_sum(const struct pool *pool, struct front_sums *sums);
+/* As the figures have it. */
+uint64_t fronts_live_blocks(const struct pool *pool);
+/* The front's live and requested bytes may become so many more: the pool's peaks rise where need be. With the front's
+ * lock, inside figures_begin … figures_end. */
+void front_allow(struct pool *pool, struct front *front, size_t live, size_t requested);
+
+/* A block that is in the table and no front's becomes the program's, counted as a hit; inside figures_begin …
+ * figures_end, as all that follow. */
+void front_begin_life(struct pool *pool, struct front *front, struct block *block, size_t requested,
+                      enum pool_door door);
+/* The live block at `address` stops being so: it is ENDING, in the table, and no front's; its tag has the number of the
+ * front that it was of, and its notes. NULL when there is none. `joined`: of what the free joins, NULL for nothing. */
+struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined);
+/* A block that is in the table and no front's goes to a bin of the front (hit_may_bin), or waits in it for a fence. */
+void front_bin(struct front *front, struct block *block, unsigned class, uint64_t batch);
+void front_wait(struct front *front, struct block *block, uint64_t batch);
+/* The oldest that waits there, ENDING and no front's, if it is of a batch up to `batch`; else NULL. */
+struct block *front_take_waiting(struct front *front, uint64_t batch);
+/* All such are idle: in its bins, or merged. Returns their number. */
+uint64_t front_reclaim(struct pool *pool, struct front *front, uint64_t batch);
+/* What waits there, and in the pool's queue: the batch of the latest, 0 when nothing waits. */
+uint64_t fronts_waiting_batch(const struct pool *pool);
+
 /* ---- heap.c: blocks within segments. All under pool->lock ---- */
 
-/* Hand out `size` bytes of the free block `block`, which is in no list any more: splits it where the policy says so,
- * and registers it. `cell`: the number of the cell that counts it. NULL when host memory ran out: the block is free
- * again.
- */
-struct block *heap_hand_out(struct pool *pool, struct block *block, size_t size, size_t requested, unsigned cell);
+/* Hand out of the free block `block`, which is in no list any more, what the request wants: splits it where the policy
+ * says so, registers it, and counts it as a hit. NULL when host memory ran out: the block is free again. */
+struct request;
+struct block *heap_hand_out(const struct request *request, struct block *block);
 /* Take a fitting block out of its index, NULL when there is none: one of `list` (which may be NULL) before an idle one.
  * `any`: of any size, in any segment. */
 struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any);
@@ -608,13 +732,8 @@ struct block *heap_take_run(struct pool *pool, const struct stream_list *list, s
 /* A block that is in no list becomes free: merged with neighbours in the same state, into its index or queue. */
 void heap_make_idle(struct pool *pool, struct block *block);
 void heap_make_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch);
-/* `kept`: it stays in the table. */
-void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch, bool kept);
-/* A block that is in the table and in no list goes to a bin: the pool's own, or a list's. */
-void heap_bin_idle(struct pool *pool, struct block *block, unsigned class);
-void heap_bin_ordered(struct pool *pool, struct block *block, struct stream_list *list, uint64_t batch, unsigned class);
-/* A block that was taken out of its bin, and is in no list: the sums forget it. */
-void heap_end_binned(struct pool *pool, struct block *block);
+/* It is not in the table: those that are wait in their front (front_wait). */
+void heap_make_waiting(struct pool *pool, struct block *block, uint64_t batch);
 /* It is never given out again. */
 void heap_retire(struct pool *pool, struct block *block);
 /* It was meant for a while only. */
@@ -622,17 +741,15 @@ void heap_end_retired(struct pool *pool, struct block *block);
 /* A freed block that others may have open, last in the queue; and out of the queue, in no list. */
 void heap_make_exported(struct pool *pool, struct block *block, uint64_t notes);
 void heap_end_exported(struct pool *pool, struct block *block);
-/* Take an ordered block out of its list; the oldest waiting one out of its queue, though not out of the table. */
+/* Take an ordered block out of its list; the oldest of the pool's waiting ones out of the queue. */
 void heap_unlist(struct pool *pool, struct block *block);
 struct block *heap_pop_waiting(struct pool *pool);
 /* Size of the largest block that may be given to somebody. */
 size_t heap_largest(const struct pool *pool);
-/* The live block of the segment, or of the whole, that holds `address`, NULL when none does. Walks the segment unless
- * it is a block's start. */
-struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address);
-/* A block of the table that is in no list becomes the program's; a live one stops being so. */
-void heap_begin_life(struct pool *pool, struct block *block, size_t requested, unsigned cell);
-void heap_end_life(struct pool *pool, struct block *block);
+/* The live block of the segment, or of the whole, that holds `address`, with the lock of its front; NULL when none
+ * does. Walks the segment unless it is a block's start. */
+struct block *heap_live_at(const struct pool *pool, const struct segment *segment, uint64_t address,
+                           struct front **front);
 /* A fresh segment as one block in no list; NULL when host memory ran out. */
 struct block *heap_add_segment(struct pool *pool, uint64_t address, size_t size);
 /* The same for a part of `whole`, which prealloc.c puts in its place there. */
@@ -649,7 +766,8 @@ struct request {
     struct pool *pool;
     size_t size, requested; /* rounded, and as asked */
     struct stream_ref *on;  /* the stream of a stream-ordered one, else NULL */
-    unsigned cell;
+    struct front *front;    /* that counts it, where pool->lock is held since it was found; else NULL */
+    enum pool_door door;
 };
 
 /* Serve a request that found no fitting block. Called with pool->lock held and pool->inside counted; returns with the
@@ -754,18 +872,25 @@ bool notes_ask_exports(struct pool *pool);
 
 /* Fill a block that was handed out. Called with pool->lock, which it gives up. 0, or the block is free again:
  * DEVICE_NOT_READY when a capture has begun that forbids it, else the driver's code. */
-int fill_block(const struct request *request, const struct block *block, enum pool_door door);
+int fill_block(const struct request *request, const struct block *block);
 
 /* ---- capture.c ---- */
 
 /* A wait for the device breaks the captures on it, though the free that waits would have harmed none: so the two
  * exclude one another. False while a stream of the process captures; else captures that begin from now on wait for
  * capture_wait_end. */
-static inline bool capture_wait_begin(struct pool *pool) {
-    atomic_fetch_add(&pool->waits_begun, 1);
-    if (__builtin_expect(atomic_load(&pool->system->captures) == 0, 1)) return true;
-    atomic_fetch_sub(&pool->waits_begun, 1);
+static inline bool capture_counted_begin(struct pool_system *system, _Atomic uint64_t *begun) {
+    atomic_fetch_add(begun, 1);
+    if (__builtin_expect(atomic_load(&system->captures) == 0, 1)) return true;
+    atomic_fetch_sub(begun, 1);
     return false;
+}
+static inline bool capture_wait_begin(struct pool *pool) {
+    return capture_counted_begin(pool->system, &pool->waits_begun);
+}
+/* The same, counted by a front. */
+static inline bool capture_front_wait_begin(struct pool_system *system, struct front *front) {
+    return capture_counted_begin(system, &front->waits_begun);
 }
 /* To give memory back harms no capture where the device says so; captures that begin meanwhile wait all the same. */
 static inline bool capture_release_begin(struct pool *pool) {
@@ -803,10 +928,16 @@ static inline bool capture_mark_begin(struct pool_system *system) {
 static inline void capture_mark_end(struct pool_system *system) {
     atomic_fetch_add(&system->fences.marks_ended, 1);
 }
-/* Under pool->lock. */
+static inline void capture_counted_end(_Atomic uint64_t *ended) {
+    const uint64_t before = atomic_load_explicit(ended, memory_order_relaxed);
+    atomic_store_explicit(ended, before + 1, memory_order_release);
+}
+/* Under pool->lock; the other under the front's. */
 static inline void capture_wait_end(struct pool *pool) {
-    uint64_t ended = atomic_load_explicit(&pool->waits_ended, memory_order_relaxed);
-    atomic_store_explicit(&pool->waits_ended, ended + 1, memory_order_release);
+    capture_counted_end(&pool->waits_ended);
+}
+static inline void capture_front_wait_end(struct front *front) {
+    capture_counted_end(&front->waits_ended);
 }
 
 /* May the thread free memory now? Asks the driver with a small allocation, which is freed at once (`wait`: so the
@@ -820,7 +951,7 @@ void capture_release_probes(struct pool_system *system);
 /* ---- cancelled.c: threads that are cancelled while they wait, where no pool_enter keeps them from it ---- */
 
 /* Where the thread waits between its capture_wait_begin and capture_wait_end. */
-extern _Thread_local struct pool *cancelled_wait __attribute__((tls_model("initial-exec")));
+extern _Thread_local struct front *cancelled_wait __attribute__((tls_model("initial-exec")));
 /* The thread is about to wait so: its end will end a wait that it has left. */
 void cancelled_watch(void);
 
@@ -828,17 +959,16 @@ void cancelled_watch(void);
 
 /* Records for a new generation. */
 void figures_open(struct pool *pool);
-void figures_begin(struct pool *pool);
-void figures_end(struct pool *pool); /* gauges and peaks follow the pool's sums */
+void figures_begin(struct pool *pool); /* may be nested */
+void figures_end(struct pool *pool);   /* gauges follow the pool's sums */
 /* The same where nothing changed but that idle memory became live, or live memory idle. */
-void figures_end_alloc(struct pool *pool);
-void figures_end_free(struct pool *pool);
-void figures_alloc(struct pool *pool, const struct block *block, bool hit, enum pool_door door);
-/* The number of a cell for a stream; 0, the pool's own, when there are no more. */
-unsigned figures_cell(struct pool *pool, uint64_t stream);
-/* A hit that was timed; also the sign of life. */
+void figures_end_hit(struct pool *pool);
+/* The peaks of cached memory and its parts, with what the fronts hold. */
+void figures_note_peaks(struct pool *pool);
+/* A live block took a segment. */
+void figures_miss(struct pool *pool, const struct block *block);
+/* A hit that was timed; also the sign of life. No lock needed. */
 void figures_hit_latency(struct pool *pool, uint64_t began);
-void figures_free(struct pool *pool, const struct block *block, enum pool_door door);
 /* An event with the pool's sums, to be completed; and its publication, in the ring and in the log. */
 struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_event_type type);
 void figures_publish(const struct poolcuda_event *event);
@@ -866,12 +996,17 @@ static inline uint64_t sample_begin(unsigned *calls) {
 
 /* ---- watch.c: the log's line of each call, and its record in the trace. Where system->watched ---- */
 
+/* What is told of a block after the lock was given up. */
+struct watch_block {
+    uint64_t address, id;
+};
+
 /* After an allocation; no lock held. */
-void watch_alloc(const struct request *request, const struct block *block, enum pool_door door, bool took_segment);
+void watch_alloc(const struct request *request, struct watch_block block, bool took_segment);
 /* The same of a hit from a bin, on the stream of this number (0: none). */
-void watch_hit(const struct pool *pool, const struct block *block, size_t requested, uint64_t stream,
+void watch_hit(const struct pool *pool, struct watch_block block, size_t requested, uint64_t stream,
                enum pool_door door);
-/* A block is about to be freed on the common way: under pool->lock. False: its record needs the other one. */
+/* A block is about to be freed by a hit: under its front's lock. False: its record needs the other way. */
 bool watch_free_hit(const struct pool *pool, const struct block *block, uint64_t stream, enum pool_door door);
 /* What the thread is about to free, and how: in the order of a stream, or it never comes back. */
 #define WATCH_KEPT UINT64_MAX
@@ -882,7 +1017,7 @@ extern _Thread_local struct watch_asked watch_asked __attribute__((tls_model("in
 static inline void watch_ask(uint64_t address, uint64_t stream) {
     watch_asked = (struct watch_asked){address, stream};
 }
-/* A block is no more live: under pool->lock. Then, without it, after that. */
+/* A block is about to be live no more: under pool->lock and its front's. Then, without them, after that. */
 void watch_free(const struct pool *pool, const struct block *block, enum pool_door door);
 void watch_freed(const struct pool *pool, uint64_t address);
 

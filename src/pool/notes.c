@@ -5,12 +5,34 @@
  * have the block open after its free, so that it is given out again only when none has. A block that was exported by
  * the driver's own handle leaves no trace of who opened it: it is never given out again, and goes with its segment.
  */
-#include "pool/internal.h"
+#include "pool/hits.h"
 
 #include "config/log.h"
 
+static uint64_t notes_of(const struct block *block) {
+    return block_tag(block).batch;
+}
+
 static uint64_t export_of(const struct block *block) {
-    return block->batch >> NOTE_BITS;
+    return notes_of(block) >> NOTE_BITS;
+}
+
+/* Of a live block; with its front's lock. */
+static void set_notes(struct block *block, uint64_t notes) {
+    struct block_tag tag = block_tag(block);
+    tag.batch = notes & ((UINT64_C(1) << 44) - 1);
+    block_set_tag(block, tag);
+}
+
+/* The live block at `address`, with its front's lock; NULL when there is none. Under pool->lock. */
+static struct block *live_at(const struct pool *pool, uint64_t address, struct front **front) {
+    struct block *block = live_table_entry(&pool->table, address);
+    if (!block) return NULL;
+    *front = pool->fronts[block_tag(block).number];
+    lock_take(&(*front)->lock);
+    if (block_tag(block).state == BLOCK_LIVE) return block;
+    lock_give(&(*front)->lock);
+    return NULL;
 }
 
 /* ---- SYNC_MEMOPS ---- */
@@ -35,29 +57,32 @@ static void await_marking(struct pool *pool, const struct segment *segment) {
     while (segment->marking) pool_await_change(pool);
 }
 
-static int set_sync(struct pool *pool, struct block *block, bool on) {
+/* With the front's lock, which it gives up. */
+static int set_sync(struct pool *pool, struct block *block, struct front *front, bool on) {
     static const struct device_context callers = {NULL, -1};
     struct segment *segment = segment_whole(block->segment);
-    const uint64_t address = block->address;
-    const bool was = block->batch & NOTE_SYNC;
-    if (on == was && segment->marked) return DEVICE_OK;
-    if (!on && segment->marked > 1) { /* others keep the segment's */
-        block->batch &= ~NOTE_SYNC;
-        segment->marked--;
-        return DEVICE_OK;
-    }
+    const uint64_t address = block->address, notes = notes_of(block);
+    const bool was = notes & NOTE_SYNC, done = on == was && segment->marked;
+    const bool left = !on && segment->marked > 1; /* others keep the segment's */
     /* Noted before the driver sets it, so that a free meanwhile takes it back. */
-    if (on) {
-        block->batch |= NOTE_SYNC;
+    if (on && !done) {
+        set_notes(block, notes | NOTE_SYNC);
         segment->marked++;
+    } else if (left && !done) {
+        set_notes(block, notes & ~NOTE_SYNC);
+        segment->marked--;
     }
+    lock_give(&front->lock);
+    if (done || left) return DEVICE_OK;
     const int code = set_mark(pool, segment, callers, address, on);
     if (on == (code == DEVICE_OK)) return code;
-    block = live_table_find(&pool->table, address);
-    if (block && (block->batch & NOTE_SYNC)) {
-        block->batch &= ~NOTE_SYNC;
+    block = live_at(pool, address, &front);
+    if (!block) return code;
+    if (notes_of(block) & NOTE_SYNC) {
+        set_notes(block, notes_of(block) & ~NOTE_SYNC);
         segment->marked--;
     }
+    lock_give(&front->lock);
     return code;
 }
 
@@ -70,12 +95,14 @@ int pool_set_sync_memops(struct pool_system *system, uint64_t address, bool on) 
         const struct segment *segment = pool->status == POOL_OPEN ? registry_segment(&system->registry, address) : NULL;
         if (!segment || segment->pool != pool) break;
         code = DEVICE_INVALID_VALUE;
-        struct block *block = heap_live_at(pool, segment, address);
+        struct front *front;
+        struct block *block = heap_live_at(pool, segment, address, &front);
         if (!block) break;
         if (!segment->marking) {
-            code = set_sync(pool, block, on);
+            code = set_sync(pool, block, front, on);
             break;
         }
+        lock_give(&front->lock);
         pool_await_change(pool);
     }
     lock_give(&pool->lock);
@@ -95,24 +122,24 @@ static void end_mark(struct pool *pool, struct block *block) {
 
 /* ---- exports ---- */
 
-/* The live block with this id, NULL when it is no more. Under pool->lock. */
-static struct block *live_by_id(const struct pool *pool, uint64_t address, uint64_t id) {
-    struct block *block = live_table_find(&pool->table, address);
-    return block && block->id == id ? block : NULL;
-}
-
 uint64_t pool_note_export(struct pool_system *system, const struct pool_block_info *info, uint64_t export) {
     struct pool *pool = registry_pool(&system->registry, info->base);
     if (!pool) return 0;
     uint64_t in_force = 0;
     lock_take(&pool->lock);
-    struct block *block = live_by_id(pool, info->base, info->id);
-    if (block && !export) {
-        block->batch |= NOTE_UNTRACEABLE;
-        in_force = UINT64_MAX;
-    } else if (block) {
-        if (!export_of(block)) block->batch |= export << NOTE_BITS;
-        in_force = export_of(block);
+    struct front *front;
+    struct block *block = live_at(pool, info->base, &front);
+    if (block) {
+        if (block->id != info->id) {
+            in_force = 0;
+        } else if (!export) {
+            set_notes(block, notes_of(block) | NOTE_UNTRACEABLE);
+            in_force = UINT64_MAX;
+        } else {
+            if (!export_of(block)) set_notes(block, notes_of(block) | export << NOTE_BITS);
+            in_force = export_of(block);
+        }
+        lock_give(&front->lock);
     }
     lock_give(&pool->lock);
     return in_force;
@@ -122,16 +149,18 @@ bool pool_knows_export(struct pool_system *system, uint64_t export, uint64_t add
     struct pool *pool = registry_pool(&system->registry, address);
     if (!pool) return false;
     lock_take(&pool->lock);
-    const struct block *block = live_table_find(&pool->table, address);
+    struct front *front;
+    const struct block *block = live_at(pool, address, &front);
+    bool known = block && export_of(block) == export;
+    if (block) lock_give(&front->lock);
     if (!block)
-        for (block = pool->exported; block && export_of(block) != export;) block = block->next;
-    const bool known = block && export_of(block) == export;
+        for (block = pool->exported; block && !known; block = block->next) known = export_of(block) == export;
     lock_give(&pool->lock);
     return known;
 }
 
 bool notes_end(struct pool *pool, struct block *block, bool waited) {
-    if (block->batch & NOTE_SYNC) {
+    if (notes_of(block) & NOTE_SYNC) {
         heap_retire(pool, block);
         figures_end(pool);
         end_mark(pool, block);
@@ -139,7 +168,7 @@ bool notes_end(struct pool *pool, struct block *block, bool waited) {
         heap_end_retired(pool, block);
         stats_set(&pool->figures->retired_bytes, pool->retired_bytes);
     }
-    const uint64_t notes = block->batch & ~NOTE_SYNC;
+    const uint64_t notes = notes_of(block) & ~NOTE_SYNC;
     if (!notes) return false;
     heap_make_exported(pool, block, notes | (waited ? NOTE_WAITED : 0));
     return true;
@@ -172,7 +201,7 @@ bool notes_ask_exports(struct pool *pool) {
     figures_begin(pool);
     for (unsigned i = 0; i < count; i++) {
         struct block *block = asked[i];
-        const uint64_t notes = block->batch;
+        const uint64_t notes = notes_of(block);
         heap_end_exported(pool, block);
         if (!over[i]) {
             heap_make_exported(pool, block, notes); /* behind those that were not asked about */
@@ -180,7 +209,7 @@ bool notes_ask_exports(struct pool *pool) {
             heap_make_idle(pool, block);
             any = true;
         } else {
-            heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences), false);
+            heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
         }
     }
     figures_end(pool);

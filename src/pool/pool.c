@@ -56,6 +56,8 @@ void pool_system_destroy(struct pool_system *system) {
         streams_free(pool);
         stats_pool_gone(pool->figures);
         records_free_all(&pool->records);
+        live_table_free(&pool->table);
+        fronts_free(pool);
         pthread_cond_destroy(&pool->changed);
         pthread_mutex_destroy(&pool->change_lock);
         free(pool);
@@ -90,8 +92,10 @@ int pool_find(struct pool_system *system, uint64_t address, struct pool_block_in
     const struct segment *segment = registry_segment(&system->registry, address);
     if (segment && segment->pool == pool) {
         code = DEVICE_NOT_FOUND;
-        const struct block *block = heap_live_at(pool, segment, address);
+        struct front *front;
+        const struct block *block = heap_live_at(pool, segment, address, &front);
         if (block) {
+            const uint64_t notes = block_tag(block).batch;
             *info = (struct pool_block_info){
                 .base = block->address,
                 .requested = block->requested,
@@ -99,9 +103,10 @@ int pool_find(struct pool_system *system, uint64_t address, struct pool_block_in
                 .id = block->id,
                 .context = pool->source.context,
                 .kind = pool->source.kind,
-                .sync_memops = block->batch & NOTE_SYNC,
-                .export = block->batch >> NOTE_BITS,
+                .sync_memops = notes & NOTE_SYNC,
+                .export = notes >> NOTE_BITS,
             };
+            lock_give(&front->lock);
             code = DEVICE_OK;
         }
     }
@@ -145,17 +150,19 @@ void pool_totals(struct pool_system *system, int ordinal, struct pool_totals *to
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (ordinal >= 0 && pool->device->ordinal != ordinal) continue;
         lock_take(&pool->lock);
-        totals->live += pool->live;
-        totals->requested += pool->requested;
+        struct front_sums fronts;
+        fronts_sum(pool, &fronts);
+        totals->live += fronts.live;
+        totals->requested += fronts.requested;
         totals->reserved += pool->reserved + pool->unused_bytes;
-        totals->idle += pool->idle_bytes;
-        totals->ordered += pool->ordered_bytes;
-        totals->waiting += pool->waiting_bytes;
+        totals->idle += pool->idle_bytes + fronts.idle;
+        totals->ordered += pool->ordered_bytes + fronts.ordered;
+        totals->waiting += pool->waiting.bytes + fronts.waiting;
         totals->retired += pool->retired_bytes;
         totals->exported += pool->exported_bytes;
         totals->releasable += pool->releasable + pool->unused_bytes;
         if (pool->source.kind == SEGMENT_ASYNC) totals->releasable_async += pool->releasable;
-        totals->blocks_live += pool->live_blocks;
+        totals->blocks_live += fronts_live_blocks(pool);
         totals->segments += pool->segment_count;
         if (heap_largest(pool) > totals->largest_free) totals->largest_free = heap_largest(pool);
         lock_give(&pool->lock);

@@ -100,6 +100,7 @@ void prealloc_begin(struct pool *pool) {
     lock_take(&pool->lock);
     pool->ahead = AHEAD_NOTHING;
     pool->looks_ahead = pool->fixed_count > 0;
+    fronts_gate(pool);
     pool_change(pool);
     pool_leave(pool);
 }
@@ -144,7 +145,7 @@ static struct block *take_part(struct pool *pool, size_t size) {
     *gap.link = block->segment;
     gap.whole->unused -= size;
     pool->unused_bytes -= size;
-    block->state = BLOCK_IDLE;
+    block_set_tag(block, (struct block_tag){.state = BLOCK_IDLE});
     return block;
 }
 
@@ -171,7 +172,7 @@ struct block *prealloc_hand_out(const struct request *request, size_t exact, siz
         block = take_part(pool, wanted);
         if (!block && exact < wanted) block = take_part(pool, exact);
     } while (!block && gather(pool));
-    return block ? heap_hand_out(pool, block, request->size, request->requested, request->cell) : NULL;
+    return block ? heap_hand_out(request, block) : NULL;
 }
 
 bool prealloc_has_room(struct pool *pool, size_t size) {

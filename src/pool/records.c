@@ -59,7 +59,11 @@ struct segment *records_segment(struct record_store *store) {
 }
 
 void records_put_block(struct record_store *store, struct block *block) {
-    memset(block, 0, sizeof *block);
+    block_set_tag_word(block, 0);
+    block_set_address(block, 0);
+    block_set_size(block, 0);
+    block->segment = NULL;
+    block->before = block->after = block->previous = NULL;
     block->next = store->free_blocks;
     store->free_blocks = block;
 }

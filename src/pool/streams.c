@@ -76,9 +76,14 @@ struct stream_list *streams_find(const struct pool *pool, uint64_t id) {
     return list;
 }
 
-/* No stream finds the list any more. */
+/* No stream finds the list any more. What was in its bins is in its index. Inside figures_begin … figures_end. */
 static void take_name(struct pool *pool, struct stream_list *list) {
     if (!list->id) return;
+    if (list->front) {
+        bins_merge_front(pool, list->front);
+        front_leave(pool, list->front);
+        list->front = NULL;
+    }
     struct stream_list **link = bucket_of(pool, list->id);
     while (*link != list) link = &(*link)->next;
     *link = list->next;
@@ -87,8 +92,42 @@ static void take_name(struct pool *pool, struct stream_list *list) {
     list->recordable = false;
 }
 
+static bool has_binned(const struct stream_list *list) {
+    if (!list->front) return false;
+    lock_take(&list->front->lock);
+    const bool any = front_binned(list->front) > 0;
+    lock_give(&list->front->lock);
+    return any;
+}
+
+/* Has the list blocks, in its index or in its bins? */
+static bool has_blocks(const struct stream_list *list) {
+    return list->bytes || has_binned(list);
+}
+
+/* No block of it is of an earlier batch, and of a later one. Where it has some. */
+static uint64_t oldest_of(const struct stream_list *list) {
+    const uint64_t index = list->bytes ? list->oldest : UINT64_MAX,
+                   bins = has_binned(list) ? list->front->since : UINT64_MAX;
+    return index < bins ? index : bins;
+}
+static uint64_t newest_of(const struct stream_list *list) {
+    uint64_t batch = list->bytes ? list->newest : 0;
+    if (!list->front) return batch;
+    lock_take(&list->front->lock);
+    if (front_binned(list->front) && list->front->newest > batch) batch = list->front->newest;
+    lock_give(&list->front->lock);
+    return batch;
+}
+
+bool streams_hold(const struct pool *pool) {
+    for (unsigned i = 1; i < pool->list_count; i++)
+        if (has_blocks(pool->lists[i])) return true;
+    return false;
+}
+
 static bool is_unused(const struct stream_list *list) {
-    return !list->bytes && !list->mark && !list->busy && !list->ending;
+    return !has_blocks(list) && !list->mark && !list->busy && !list->ending;
 }
 
 static void make_spare(struct pool *pool, struct stream_list *list) {
@@ -99,12 +138,6 @@ static void make_spare(struct pool *pool, struct stream_list *list) {
 void streams_list_emptied(struct pool *pool, struct stream_list *list) {
     if (!list->id && is_unused(list)) make_spare(pool, list);
 }
-
-/* Of one mapping. */
-struct list_pages {
-    struct free_index index;
-    struct bins bins;
-};
 
 /* An unused list; NULL when host memory ran out or there are too many. */
 static struct stream_list *new_list(struct pool *pool) {
@@ -119,13 +152,11 @@ static struct stream_list *new_list(struct pool *pool) {
     }
     struct stream_list *list = calloc(1, sizeof *list);
     if (!list) return NULL;
-    struct list_pages *pages = records_pages(sizeof *pages);
-    if (!pages) {
+    list->index = records_pages(sizeof *list->index);
+    if (!list->index) {
         free(list);
         return NULL;
     }
-    list->index = &pages->index;
-    list->bins = &pages->bins;
     list->number = (uint16_t)pool->list_count;
     pool->lists[pool->list_count++] = list;
     return list;
@@ -137,7 +168,9 @@ static struct stream_list *take_list(struct pool *pool) {
         for (unsigned i = 1; i < pool->list_count && !pool->spare_lists; i++) {
             struct stream_list *list = pool->lists[i];
             if (!list->id || !is_unused(list)) continue;
+            figures_begin(pool);
             take_name(pool, list);
+            figures_end(pool);
             make_spare(pool, list);
         }
     }
@@ -159,7 +192,7 @@ struct stream_list *streams_find_list(struct pool *pool, const struct stream_ref
     list->oldest = list->newest = list->passed = list->marked = 0;
     list->joined = 0;
     list->joined_bytes = 0;
-    list->cell = (uint16_t)figures_cell(pool, identity->id);
+    list->front = fronts_of_stream(pool, list);
     list->recordable = identity->recordable;
     list->context = identity->context;
     list->stream = ref->called;
@@ -180,7 +213,7 @@ void streams_forget(struct pool *pool) {
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
         const bool spare = !list->id && is_unused(list);
-        memset(list->index, 0, sizeof(struct list_pages));
+        memset(list->index, 0, sizeof *list->index);
         list->bytes = 0;
         if (list->mark) pool->system->ops->fence_drop(pool->system->ops->self, list->mark);
         list->mark = NULL;
@@ -196,7 +229,7 @@ void streams_free(struct pool *pool) {
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
         if (list->mark) pool->system->ops->fence_drop(pool->system->ops->self, list->mark);
-        munmap(list->index, sizeof(struct list_pages));
+        munmap(list->index, sizeof *list->index);
         free(list);
     }
     free(pool->lists);
@@ -208,14 +241,15 @@ static unsigned reclaim_list(struct pool *pool, struct stream_list *list, uint64
     unsigned moved = 0;
     uint64_t oldest = UINT64_MAX;
     const struct free_index *index = list->index;
-    bins_merge_list(pool, list);
+    if (list->front) bins_merge_front(pool, list->front);
     for (uint64_t firsts = index->first_map; firsts; firsts &= firsts - 1) {
         const unsigned first = (unsigned)__builtin_ctzll(firsts);
         for (uint32_t seconds = index->second_map[first]; seconds; seconds &= seconds - 1) {
             for (struct block *block = index->heads[first][__builtin_ctz(seconds)], *next; block; block = next) {
                 next = block->next;
-                if (block->batch > passed) {
-                    if (block->batch < oldest) oldest = block->batch;
+                const uint64_t batch = block_tag(block).batch;
+                if (batch > passed) {
+                    if (batch < oldest) oldest = batch;
                     continue;
                 }
                 heap_unlist(pool, block);
@@ -228,29 +262,17 @@ static unsigned reclaim_list(struct pool *pool, struct stream_list *list, uint64
     return moved;
 }
 
-/* The oldest waiting block is idle. */
-static void reclaim_waiting(struct pool *pool) {
-    struct block *block = heap_pop_waiting(pool);
-    const unsigned class = index_class(block->size);
-    if (block->number && hit_may_bin(pool, &pool->bins, class) && !fixed_owns(pool, block)) {
-        heap_bin_idle(pool, block, class);
-        return;
-    }
-    if (block->number) live_table_remove(&pool->table, block->address);
-    heap_make_idle(pool, block);
-}
-
 bool streams_reclaim(struct pool *pool) {
     const uint64_t passed = fences_passed(pool);
     uint64_t moved = 0;
-    while (pool->waiting && pool->waiting->batch <= passed) {
-        reclaim_waiting(pool);
-        moved++;
-    }
-    for (unsigned i = 1; pool->ordered_bytes && i < pool->list_count; i++) {
+    for (; pool->waiting.first && block_tag(pool->waiting.first).batch <= passed; moved++)
+        heap_make_idle(pool, heap_pop_waiting(pool));
+    for (unsigned i = 1; i <= FRONTS_OF_THREADS && i < pool->front_count; i++)
+        if (pool->fronts[i]) moved += front_reclaim(pool, pool->fronts[i], passed);
+    for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
         const uint64_t proved = list->passed > passed ? list->passed : passed;
-        if (!list->bytes || list->oldest > proved) continue;
+        if (oldest_of(list) > proved) continue;
         moved += reclaim_list(pool, list, proved);
         streams_list_emptied(pool, list);
     }
@@ -356,10 +378,10 @@ static bool reclaim(struct pool *pool) {
 
 bool streams_unmarked(const struct pool *pool) {
     const uint64_t fenced = fences_marked(&pool->system->fences);
-    if (pool->waiting && pool->waiting_last->batch > fenced) return true;
+    if (fronts_waiting_batch(pool) > fenced) return true;
     for (unsigned i = 1; i < pool->list_count; i++) {
-        const struct stream_list *list = pool->lists[i];
-        if (list->bytes && list->newest > list->marked && list->newest > fenced) return true;
+        const uint64_t newest = newest_of(pool->lists[i]);
+        if (newest > pool->lists[i]->marked && newest > fenced) return true;
     }
     return false;
 }
@@ -369,11 +391,11 @@ static bool record_marks(struct pool *pool, uint64_t own, bool *fence) {
     bool recorded = false;
     lock_take(&pool->lock);
     const uint64_t fenced = fences_marked(&pool->system->fences);
-    *fence = pool->waiting && pool->waiting_last->batch > fenced;
+    *fence = fronts_waiting_batch(pool) > fenced;
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
-        if (!list->bytes || (list->id == own && own) || list->newest <= list->marked || list->newest <= fenced)
-            continue;
+        const uint64_t newest = newest_of(list);
+        if ((list->id == own && own) || newest <= list->marked || newest <= fenced) continue;
         if (list->recordable) {
             recorded |= streams_mark(pool, list);
             lock_take(&pool->lock);
@@ -406,17 +428,23 @@ bool streams_prove(struct pool *pool, uint64_t own, bool record) {
 static void list_to_waiting(struct pool *pool, struct stream_list *list) {
     const uint64_t batch = fences_open_batch(&pool->system->fences);
     figures_begin(pool);
-    bins_merge_list(pool, list);
+    if (list->front) bins_merge_front(pool, list->front);
     for (unsigned first = 0; first < INDEX_FIRST_LEVELS; first++) {
         for (unsigned second = 0; second < INDEX_SECOND_LEVELS; second++) {
             struct block *const *head = &list->index->heads[first][second];
             while (*head) {
                 struct block *block = *head;
                 heap_unlist(pool, block);
-                heap_make_waiting(pool, block, batch, false);
+                heap_make_waiting(pool, block, batch);
             }
         }
     }
+    figures_end(pool);
+}
+
+static void forget_name(struct pool *pool, struct stream_list *list) {
+    figures_begin(pool);
+    take_name(pool, list);
     figures_end(pool);
 }
 
@@ -427,7 +455,8 @@ static void end_list(struct pool *pool, struct stream_list *list) {
     while (list->busy) pool_await_change(pool);
     if (list->id != id) return; /* taken over meanwhile, since it was empty */
     list->recordable = false;   /* by anybody but the thread that destroys the stream */
-    if (list->bytes && list->newest > list->marked && list->newest > fenced) {
+    const uint64_t newest = newest_of(list);
+    if (newest > list->marked && newest > fenced) {
         struct device_fence *old = list->mark;
         list->mark = NULL;
         const bool recorded = streams_mark(pool, list);
@@ -435,7 +464,7 @@ static void end_list(struct pool *pool, struct stream_list *list) {
         if (old) pool->system->ops->fence_drop(pool->system->ops->self, old);
         if (!recorded) list_to_waiting(pool, list);
     }
-    take_name(pool, list);
+    forget_name(pool, list);
     streams_list_emptied(pool, list);
 }
 
@@ -449,7 +478,7 @@ static void end_lists(struct pool_system *system, const void *handle, const void
                 end_list(pool, list);
         }
         const bool many = pool->list_count > LISTS_FEW;
-        const bool open = pool->waiting && pool->waiting_last->batch > fences_marked(&system->fences);
+        const bool open = fronts_waiting_batch(pool) > fences_marked(&system->fences);
         lock_give(&pool->lock);
         /* Whether a fence covers what a destroyed stream has not finished is not documented: so it comes before. */
         if (open) fences_close(pool, false);
@@ -474,6 +503,7 @@ void pool_streams_closing(struct pool_system *system, const void *context) {
             struct stream_list *list = pool->lists[i];
             if (list->context.handle != context || (!list->id && is_unused(list))) continue;
             list->ending = true;
+            if (list->front) front_gate(pool, list->front);
             while (list->busy) pool_await_change(pool);
         }
         lock_give(&pool->lock);
@@ -487,13 +517,14 @@ void pool_streams_settled(struct pool_system *system, const void *context, bool 
             struct stream_list *list = pool->lists[i];
             if (!list->ending || list->context.handle != context) continue;
             list->ending = false;
+            if (list->front) front_gate(pool, list->front);
             if (gone) {
                 struct device_fence *mark = list->mark;
                 list->mark = NULL;
                 if (mark) pool->system->ops->fence_drop(pool->system->ops->self, mark);
                 /* Its own work has ended with the context, but not what the stream had been told to wait for. */
                 list_to_waiting(pool, list);
-                take_name(pool, list);
+                forget_name(pool, list);
             }
             streams_list_emptied(pool, list);
         }

@@ -14,7 +14,9 @@
 
 bool thrash_saves(struct pool *pool) {
     struct thrash *thrash = &pool->thrash;
-    const uint64_t paid = (pool->next_id - thrash->counted) / PAYING_A_CALL;
+    struct front_sums fronts;
+    fronts_sum(pool, &fronts);
+    const uint64_t paid = (fronts.served - thrash->counted) / PAYING_A_CALL;
     thrash->counted += paid * PAYING_A_CALL;
     thrash->owed = thrash->owed > paid ? thrash->owed - paid : 0;
     if (thrash->owed >= OWED_MOST) thrash->saves = true;

@@ -22,13 +22,13 @@ static inline uint64_t where_of(const struct pool *pool, bool on_stream) {
                        on_stream ? POOLCUDA_TRACE_STREAM_ID : POOLCUDA_TRACE_NO_STREAM);
 }
 
-static void COLD record_alloc(const struct pool *pool, const struct block *block, size_t requested, uint64_t stream,
+static void COLD record_alloc(const struct pool *pool, struct watch_block block, size_t requested, uint64_t stream,
                               enum pool_door door, bool took_segment, uint64_t time) {
     const struct trace_call call = {
         .time = time,
-        .address = block->address,
+        .address = block.address,
         .size = requested,
-        .number = block->id,
+        .number = block.id,
         .stream = stream,
         .where = where_of(pool, stream != 0),
         .operation = POOLCUDA_TRACE_ALLOC,
@@ -39,19 +39,19 @@ static void COLD record_alloc(const struct pool *pool, const struct block *block
 }
 
 /* The program does not have the block yet, so nobody frees it. */
-void APART watch_hit(const struct pool *pool, const struct block *block, size_t requested, uint64_t stream,
+void APART watch_hit(const struct pool *pool, struct watch_block block, size_t requested, uint64_t stream,
                      enum pool_door door) {
     if (!trace_is_on()) return;
     const uint64_t time = trace_time();
     struct trace_block *own = trace_own;
-    if (__builtin_expect(!own, 0) || !trace_put_hit(own, time, block->address, requested, block->id, stream,
+    if (__builtin_expect(!own, 0) || !trace_put_hit(own, time, block.address, requested, block.id, stream,
                                                     where_of(pool, stream != 0), door == POOL_DOOR_RUNTIME))
         record_alloc(pool, block, requested, stream, door, false, time);
 }
 
-void APART watch_alloc(const struct request *request, const struct block *block, enum pool_door door,
-                       bool took_segment) {
+void APART watch_alloc(const struct request *request, struct watch_block block, bool took_segment) {
     const struct pool *pool = request->pool;
+    const enum pool_door door = request->door;
     const uint64_t stream = request->on ? request->on->identity.id : 0;
     if (!took_segment)
         watch_hit(pool, block, request->requested, stream, door);
@@ -59,7 +59,7 @@ void APART watch_alloc(const struct request *request, const struct block *block,
         record_alloc(pool, block, request->requested, stream, door, true, trace_time());
     if (__builtin_expect(pool->system->log_all, 0))
         log_line(LOG_ALL, "device %d: %zu bytes at %#llx: %s", pool->device->ordinal, request->requested,
-                 (unsigned long long)block->address, took_segment ? "miss" : "hit");
+                 (unsigned long long)block.address, took_segment ? "miss" : "hit");
 }
 
 bool APART watch_free_hit(const struct pool *pool, const struct block *block, uint64_t stream, enum pool_door door) {

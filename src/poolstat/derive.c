@@ -37,10 +37,6 @@ uint64_t derive_class_bytes(unsigned class) {
     return class + 1 < POOLCUDA_SIZE_CLASSES ? (uint64_t)512 << class : UINT64_MAX;
 }
 
-bool derive_class_is_used(const struct poolcuda_pool *record, unsigned class) {
-    return record->classes[class].allocs != 0 || record->classes[class].cached_bytes != 0;
-}
-
 uint64_t derive_bucket_start(unsigned bucket) {
     return bucket == 0 ? 0 : (uint64_t)1 << bucket; /* the first one takes 0 too */
 }
@@ -49,20 +45,96 @@ uint64_t derive_bucket_end(unsigned bucket) {
     return bucket + 1 < POOLCUDA_LATENCY_BUCKETS ? (uint64_t)2 << bucket : UINT64_MAX;
 }
 
-static void add_cell(struct counters *to, const struct poolcuda_cell *cell) {
-#define ADD(name, unit, kind, help) to->name = sum(to->name, cell->name);
-    POOLCUDA_CELL_COUNTERS(ADD)
-#undef ADD
+static void add(uint64_t *to, uint64_t value) {
+    *to = sum(*to, value);
 }
 
-void derive_cell_counters(const struct poolcuda_cell *cell, struct counters *counters) {
-    *counters = (struct counters){0};
-    add_cell(counters, cell);
+static void raise_to(uint64_t *peak, uint64_t value) {
+    if (*peak < value) *peak = value;
+}
+
+static uint64_t class_live(const struct poolcuda_size_class *class) {
+    return derive_difference(class->alloc_bytes, class->freed_bytes);
+}
+
+/* Held, and not live: kept whole for the next request, or waiting. */
+static uint64_t class_cached(const struct poolcuda_size_class *class) {
+    return derive_difference(class->held_bytes, class_live(class));
+}
+
+static void add_cell(struct counters *to, const struct poolcuda_cell *cell) {
+    uint64_t allocs = 0, frees = 0, misses = 0;
+    for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
+        const struct poolcuda_size_class *class = &cell->classes[i];
+        add(&allocs, class->allocs);
+        add(&frees, class->frees);
+        add(&misses, class->misses);
+        add(&to->alloc_live_bytes, class->alloc_bytes);
+        add(&to->freed_live_bytes, class->freed_bytes);
+    }
+    add(&to->allocs, allocs);
+    add(&to->frees, frees);
+    add(&to->misses, misses);
+    add(&to->hits, derive_difference(allocs, misses));
+    add(&to->alloc_requested_bytes, cell->alloc_requested_bytes);
+    add(&to->freed_requested_bytes, cell->freed_requested_bytes);
+    add(&to->runtime_door, derive_difference(sum(allocs, frees), cell->driver_door));
+    add(&to->driver_door, cell->driver_door);
 }
 
 void derive_counters(const struct segment_pool *pool, struct counters *counters) {
     *counters = (struct counters){0};
     for (size_t i = 0; i < pool->cell_count; i++) add_cell(counters, &pool->cells[i]);
+}
+
+static void add_to_figures(struct poolcuda_pool *figures, const struct poolcuda_cell *cell) {
+    uint64_t cached = 0;
+    for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) add(&cached, class_cached(&cell->classes[i]));
+    add(cell->stream == 0 ? &figures->idle_bytes : &figures->ordered_bytes,
+        derive_difference(cached, cell->waiting_bytes));
+    add(&figures->waiting_bytes, cell->waiting_bytes);
+    add(&figures->waits, cell->free_waits);
+}
+
+void derive_figures(const struct segment_pool *pool, struct poolcuda_pool *figures) {
+    struct counters counters;
+    struct measures now;
+    *figures = pool->record;
+    for (size_t i = 0; i < pool->cell_count; i++) add_to_figures(figures, &pool->cells[i]);
+    derive_counters(pool, &counters);
+    derive_measures(figures, &counters, &now);
+    raise_to(&figures->peak_requested_bytes, now.requested_bytes);
+    raise_to(&figures->peak_live_bytes, now.live_bytes);
+    raise_to(&figures->peak_reserved_bytes, figures->reserved_bytes);
+    raise_to(&figures->peak_cached_bytes, now.cached_bytes);
+    raise_to(&figures->peak_idle_bytes, figures->idle_bytes);
+    raise_to(&figures->peak_ordered_bytes, figures->ordered_bytes);
+    raise_to(&figures->peak_waiting_bytes, figures->waiting_bytes);
+}
+
+bool derive_class(const struct segment_pool *pool, unsigned class, struct class_sum *total) {
+    *total = (struct class_sum){.cached_bytes = pool->record.class_cached_bytes[class]};
+    for (size_t i = 0; i < pool->cell_count; i++) {
+        const struct poolcuda_size_class *of_cell = &pool->cells[i].classes[class];
+        add(&total->live_bytes, class_live(of_cell));
+        add(&total->cached_bytes, class_cached(of_cell));
+        add(&total->allocs, of_cell->allocs);
+        add(&total->frees, of_cell->frees);
+        add(&total->hits, derive_difference(of_cell->allocs, of_cell->misses));
+    }
+    return total->allocs != 0 || total->cached_bytes != 0;
+}
+
+size_t derive_streams(const struct segment_pool *pool, struct stream_sum **sums) {
+    size_t count = 0;
+    *sums = memory_new(pool->cell_count, sizeof(**sums));
+    for (size_t i = 0; i < pool->cell_count; i++) {
+        size_t at = 0;
+        while (at < count && (*sums)[at].stream != pool->cells[i].stream) at++;
+        if (at == count) (*sums)[count++].stream = pool->cells[i].stream;
+        add_cell(&(*sums)[at].counters, &pool->cells[i]);
+    }
+    return count;
 }
 
 void derive_measures(const struct poolcuda_pool *figures, const struct counters *counters, struct measures *measures) {
@@ -116,12 +188,18 @@ size_t derive_devices(const struct segment *segment, struct device_sum **sums) {
         const struct segment_pool *pool = &segment->pools[i];
         struct device_sum *device = device_of(*sums, &count, &pool->record);
         const uint64_t largest = device->figures.largest_free_bytes;
-#define ADD(name, unit, kind, help) device->figures.name = sum(device->figures.name, pool->record.name);
+        struct poolcuda_pool figures;
+        struct counters counters;
+        derive_figures(pool, &figures);
+        derive_counters(pool, &counters);
+#define ADD(name, unit, kind, help) add(&device->figures.name, figures.name);
         POOLCUDA_POOL_FIGURES(ADD)
 #undef ADD
-        device->figures.largest_free_bytes =
-            pool->record.largest_free_bytes > largest ? pool->record.largest_free_bytes : largest;
-        for (size_t j = 0; j < pool->cell_count; j++) add_cell(&device->counters, &pool->cells[j]);
+#define ADD_COUNTER(name, unit, kind, help) add(&device->counters.name, counters.name);
+        POOLCUDA_CELL_COUNTERS(ADD_COUNTER)
+#undef ADD_COUNTER
+        device->figures.largest_free_bytes = largest;
+        raise_to(&device->figures.largest_free_bytes, figures.largest_free_bytes);
         device->approximate |= pool->approximate;
         device->pools++;
     }

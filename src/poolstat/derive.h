@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What follows from the figures of a segment: sums over cells, and the measures that people ask for. Nothing here is
- * negative, and a ratio without a base is unknown (NaN).
+ * What follows from the figures of a segment: what a pool's record and its cells say together, and the measures that
+ * people ask for. Nothing here is negative, and a ratio without a base is unknown (NaN).
  */
 #ifndef POOLSTAT_DERIVE_H
 #define POOLSTAT_DERIVE_H
@@ -34,6 +34,17 @@ struct counters {
 };
 #undef DERIVE_FIELD
 
+/* All cells of one stream in one pool, or of no stream. */
+struct stream_sum {
+    uint64_t stream;
+    struct counters counters;
+};
+
+/* What a pool has of one size class. */
+struct class_sum {
+    uint64_t live_bytes, cached_bytes, allocs, frees, hits;
+};
+
 /* What POOL_PREALLOC_MB, with these bytes, would have saved a pool: growth after its first allocation. */
 struct advice {
     uint64_t prealloc_bytes; /* whole MiB */
@@ -48,7 +59,7 @@ struct device_sum {
     struct counters counters;
     /* Sums; of largest_free_bytes the largest; the peaks were perhaps not reached at one time, so their sum is an upper
      * bound. */
-    struct poolcuda_pool figures; /* only the POOLCUDA_POOL_FIGURES are set */
+    struct poolcuda_pool figures; /* as by derive_figures; only the POOLCUDA_POOL_FIGURES are set */
     struct measures measures;
     bool approximate;
 };
@@ -62,13 +73,20 @@ bool derive_is_approximate(const struct segment *segment); /* some pool's figure
 
 /* Bounds of a size class (its largest size) and of a latency bucket; UINT64_MAX for those without a bound. */
 uint64_t derive_class_bytes(unsigned class);
-bool derive_class_is_used(const struct poolcuda_pool *record, unsigned class);
 uint64_t derive_bucket_start(unsigned bucket);
 uint64_t derive_bucket_end(unsigned bucket);
 
-void derive_cell_counters(const struct poolcuda_cell *cell, struct counters *counters);
+/* The record with what its cells add to it, and no peak below the present value. */
+void derive_figures(const struct segment_pool *pool, struct poolcuda_pool *figures);
 void derive_counters(const struct segment_pool *pool, struct counters *sum);
+/* `figures`: as by derive_figures. */
 void derive_measures(const struct poolcuda_pool *figures, const struct counters *counters, struct measures *measures);
+
+/* False when the class was never used. */
+bool derive_class(const struct segment_pool *pool, unsigned class, struct class_sum *total);
+
+/* One for each stream, in the order of the cells. The caller frees *sums. */
+size_t derive_streams(const struct segment_pool *pool, struct stream_sum **sums);
 
 /* False when it would have saved nothing. */
 bool derive_advice(const struct segment_pool *pool, struct advice *advice);

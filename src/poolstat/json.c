@@ -171,19 +171,19 @@ static json_t *configuration(const struct segment *segment) {
     return list;
 }
 
-static json_t *size_classes(const struct poolcuda_pool *record) {
+static json_t *size_classes(const struct segment_pool *pool) {
     json_t *list = json_array();
     for (unsigned class = 0; class < POOLCUDA_SIZE_CLASSES; class ++) {
-        if (!derive_class_is_used(record, class)) continue;
+        struct class_sum sum;
+        if (!derive_class(pool, class, &sum)) continue;
         json_t *object = json_object();
         set(object, "class_bytes", integer(derive_class_bytes(class)));
-        set(object, "live_bytes",
-            integer(derive_difference(record->classes[class].alloc_bytes, record->classes[class].freed_bytes)));
-        set(object, "cached_bytes", integer(record->classes[class].cached_bytes));
-        set(object, "allocs", integer(record->classes[class].allocs));
-        set(object, "frees", integer(record->classes[class].frees));
-        set(object, "hits", integer(record->classes[class].hits));
-        set(object, "hit_rate", ratio(derive_ratio(record->classes[class].hits, record->classes[class].allocs)));
+        set(object, "live_bytes", integer(sum.live_bytes));
+        set(object, "cached_bytes", integer(sum.cached_bytes));
+        set(object, "allocs", integer(sum.allocs));
+        set(object, "frees", integer(sum.frees));
+        set(object, "hits", integer(sum.hits));
+        set(object, "hit_rate", ratio(derive_ratio(sum.hits, sum.allocs)));
         json_array_append_new(list, object);
     }
     return list;
@@ -205,20 +205,21 @@ static json_t *latency(const struct poolcuda_pool *record) {
 
 static json_t *streams(const struct segment_pool *pool) {
     json_t *list = json_array();
-    for (size_t i = 0; i < pool->cell_count; i++) {
-        const struct poolcuda_cell *cell = &pool->cells[i];
-        struct counters counters;
-        derive_cell_counters(cell, &counters);
+    struct stream_sum *sums;
+    const size_t count = derive_streams(pool, &sums);
+    for (size_t i = 0; i < count; i++) {
+        const struct counters *counters = &sums[i].counters;
         json_t *object = json_object();
-        set(object, "stream", json_string(words_stream(cell->stream).s));
-        set(object, "stream_id", handle(cell->stream));
-        set(object, "live_bytes", integer(derive_difference(cell->alloc_live_bytes, cell->freed_live_bytes)));
+        set(object, "stream", json_string(words_stream(sums[i].stream).s));
+        set(object, "stream_id", handle(sums[i].stream));
+        set(object, "live_bytes", integer(derive_difference(counters->alloc_live_bytes, counters->freed_live_bytes)));
         set(object, "requested_bytes",
-            integer(derive_difference(cell->alloc_requested_bytes, cell->freed_requested_bytes)));
-        set(object, "hit_rate", ratio(derive_ratio(cell->hits, cell->allocs)));
-        set_counters(object, &counters);
+            integer(derive_difference(counters->alloc_requested_bytes, counters->freed_requested_bytes)));
+        set(object, "hit_rate", ratio(derive_ratio(counters->hits, counters->allocs)));
+        set_counters(object, counters);
         json_array_append_new(list, object);
     }
+    free(sums);
     return list;
 }
 
@@ -246,7 +247,9 @@ static json_t *advice(const struct segment_pool *pool) {
 
 static json_t *pool(const struct segment_pool *pool) {
     const struct poolcuda_pool *record = &pool->record;
+    struct poolcuda_pool figures;
     struct counters counters;
+    derive_figures(pool, &figures);
     derive_counters(pool, &counters);
     json_t *object = json_object();
     set(object, "pool", integer(pool->number));
@@ -258,8 +261,8 @@ static json_t *pool(const struct segment_pool *pool) {
     set(object, "limit_bytes", record->limited ? integer(record->limit_bytes) : json_null());
     set(object, "max_split_bytes", integer(record->max_split_bytes));
     set(object, "approximate", json_boolean(pool->approximate));
-    set_figures(object, record, &counters);
-    set(object, "size_classes", size_classes(record));
+    set_figures(object, &figures, &counters);
+    set(object, "size_classes", size_classes(pool));
     set(object, "latency", latency(record));
     set(object, "streams", streams(pool));
     set(object, "fixed", fixed(pool));

@@ -145,11 +145,14 @@ static void print_pool_identity(const struct options *options, const struct pool
     print_figures(&grid, options);
 }
 
-static void print_pool_figures(const struct options *options, const struct poolcuda_pool *record,
-                               const struct counters *counters) {
+static void print_pool_figures(const struct options *options, const struct segment_pool *pool) {
+    struct poolcuda_pool figures;
+    struct counters counters;
     struct measures measures;
     struct grid grid = {0};
-    derive_measures(record, counters, &measures);
+    derive_figures(pool, &figures);
+    derive_counters(pool, &counters);
+    derive_measures(&figures, &counters, &measures);
     figure_columns(&grid);
 #define PUT(name, unit, help) put_line(&grid, FIELDS_MEASURE, #name, VALUE_##unit(measures.name).s);
     DERIVE_MEASURES(PUT)
@@ -157,34 +160,33 @@ static void print_pool_figures(const struct options *options, const struct poolc
     printf("\n  Derived\n");
     print_figures(&grid, options);
     figure_columns(&grid);
-#define PUT(name, unit, kind, help) put_line(&grid, FIELDS_FIGURE, #name, VALUE_##unit(record->name).s);
+#define PUT(name, unit, kind, help) put_line(&grid, FIELDS_FIGURE, #name, VALUE_##unit(figures.name).s);
     POOLCUDA_POOL_FIGURES(PUT)
 #undef PUT
     printf("\n  Figures\n");
     print_figures(&grid, options);
     figure_columns(&grid);
-#define PUT(name, unit, kind, help) put_line(&grid, FIELDS_COUNTER, #name, VALUE_##unit(counters->name).s);
+#define PUT(name, unit, kind, help) put_line(&grid, FIELDS_COUNTER, #name, VALUE_##unit(counters.name).s);
     POOLCUDA_CELL_COUNTERS(PUT)
 #undef PUT
     printf("\n  Counters\n");
     print_figures(&grid, options);
 }
 
-static void print_size_classes(const struct options *options, const struct poolcuda_pool *record) {
+static void print_size_classes(const struct options *options, const struct segment_pool *pool) {
     struct grid grid = {0};
     static const char *const columns[] = {"UP TO", "LIVE", "CACHED", "ALLOCS", "FREES", "HITS", "HIT RATE"};
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) grid_column(&grid, columns[i], GRID_RIGHT);
     for (unsigned class = 0; class < POOLCUDA_SIZE_CLASSES; class ++) {
-        if (!derive_class_is_used(record, class)) continue;
+        struct class_sum sum;
+        if (!derive_class(pool, class, &sum)) continue;
         grid_put(&grid, text_bytes(derive_class_bytes(class)).s);
-        grid_put(
-            &grid,
-            text_bytes(derive_difference(record->classes[class].alloc_bytes, record->classes[class].freed_bytes)).s);
-        grid_put(&grid, text_bytes(record->classes[class].cached_bytes).s);
-        grid_put(&grid, text_count(record->classes[class].allocs).s);
-        grid_put(&grid, text_count(record->classes[class].frees).s);
-        grid_put(&grid, text_count(record->classes[class].hits).s);
-        grid_put(&grid, text_ratio(derive_ratio(record->classes[class].hits, record->classes[class].allocs)).s);
+        grid_put(&grid, text_bytes(sum.live_bytes).s);
+        grid_put(&grid, text_bytes(sum.cached_bytes).s);
+        grid_put(&grid, text_count(sum.allocs).s);
+        grid_put(&grid, text_count(sum.frees).s);
+        grid_put(&grid, text_count(sum.hits).s);
+        grid_put(&grid, text_ratio(derive_ratio(sum.hits, sum.allocs)).s);
     }
     printf("\n  Size classes in use\n");
     print_table(&grid, options);
@@ -228,17 +230,20 @@ static void print_streams(const struct options *options, const struct segment_po
     static const char *const columns[] = {"STREAM", "LIVE", "REQUESTED", "ALLOCS", "HITS", "FREES", "HIT RATE"};
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
         grid_column(&grid, columns[i], i == 0 ? GRID_LEFT : GRID_RIGHT);
-    for (size_t i = 0; i < pool->cell_count; i++) {
-        const struct poolcuda_cell *cell = &pool->cells[i];
-        if (cell->allocs == 0 && cell->frees == 0) continue; /* one that only freed what others had allocated */
-        grid_put(&grid, words_stream(cell->stream).s);
-        grid_put(&grid, text_bytes(derive_difference(cell->alloc_live_bytes, cell->freed_live_bytes)).s);
-        grid_put(&grid, text_bytes(derive_difference(cell->alloc_requested_bytes, cell->freed_requested_bytes)).s);
-        grid_put(&grid, text_count(cell->allocs).s);
-        grid_put(&grid, text_count(cell->hits).s);
-        grid_put(&grid, text_count(cell->frees).s);
-        grid_put(&grid, text_ratio(derive_ratio(cell->hits, cell->allocs)).s);
+    struct stream_sum *sums;
+    const size_t count = derive_streams(pool, &sums);
+    for (size_t i = 0; i < count; i++) {
+        const struct counters *all = &sums[i].counters;
+        if (all->allocs == 0 && all->frees == 0) continue; /* one that only freed what others had allocated */
+        grid_put(&grid, words_stream(sums[i].stream).s);
+        grid_put(&grid, text_bytes(derive_difference(all->alloc_live_bytes, all->freed_live_bytes)).s);
+        grid_put(&grid, text_bytes(derive_difference(all->alloc_requested_bytes, all->freed_requested_bytes)).s);
+        grid_put(&grid, text_count(all->allocs).s);
+        grid_put(&grid, text_count(all->hits).s);
+        grid_put(&grid, text_count(all->frees).s);
+        grid_put(&grid, text_ratio(derive_ratio(all->hits, all->allocs)).s);
     }
+    free(sums);
     printf("\n  Streams, by where the blocks were allocated\n");
     print_table(&grid, options);
 }
@@ -268,16 +273,14 @@ static void print_advice(const struct segment_pool *pool) {
 static void print_pool(const struct options *options, const struct segment_pool *pool) {
     const struct poolcuda_pool *record = &pool->record;
     const char *kind = words_kind(record);
-    struct counters counters;
-    derive_counters(pool, &counters);
     printf("\nPool %u: device %s, %s segments%s\n", pool->number,
            text_count(record->device < 0 ? TEXT_UNKNOWN : (uint64_t)record->device).s, kind == NULL ? "unknown" : kind,
            pool->approximate ? " (~ approximate: the process was busy)" : "");
     print_pool_identity(options, record);
-    print_pool_figures(options, record, &counters);
+    print_pool_figures(options, pool);
     print_advice(pool);
     print_fixed(options, pool);
-    print_size_classes(options, record);
+    print_size_classes(options, pool);
     print_latency(options, record);
     print_streams(options, pool);
 }

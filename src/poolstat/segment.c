@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copies a segment while its owner writes: each pool's record, cells and fixed-size pools are taken between two equal,
- * even sequence numbers, retried for about a millisecond, and then as they come, frees before allocations, so that no
- * difference is negative.
+ * Copies a segment while its owner writes: a pool's record, cells and fixed-size pools are taken between two looks at
+ * all their sequence numbers, equal and even, retried for about a millisecond, and then as they come, frees before
+ * allocations, so that no difference is negative.
  */
 #include "segment.h"
 
@@ -25,8 +25,17 @@ struct reading {
     int fd;
     char *why;
     const struct poolcuda_header *header;
-    char *cells, *cells_again, *fixed; /* copies of whole sections */
+    char *cells, *fixed; /* copies of whole sections */
     uint64_t deadline_ns;
+};
+
+/* The pool that is being copied. */
+struct copying {
+    uint64_t offset;  /* of its record */
+    uint32_t *places; /* of its cells in their section */
+    size_t place_count;
+    uint64_t *sequences; /* the record's, then those of its cells */
+    struct segment_pool *pool;
 };
 
 static uint64_t now_ns(void) {
@@ -64,78 +73,118 @@ static enum segment_result read_section(const struct reading *reading, const str
     return section->count == 0 ? SEGMENT_READ : read_at(reading, to, section_bytes(section), section->offset);
 }
 
-static struct poolcuda_cell *cell_at(const struct reading *reading, char *cells, uint32_t index) {
-    return (struct poolcuda_cell *)(void *)(cells + (size_t)index * reading->header->cells.stride);
+/* Which cells are the pool's. True in *same when they were known as such. */
+static enum segment_result find_cells(const struct reading *reading, struct copying *copying, bool *same) {
+    const struct poolcuda_section *section = &reading->header->cells;
+    const enum segment_result result = read_section(reading, section, reading->cells);
+    size_t count = 0;
+    *same = true;
+    for (uint32_t i = 0; result == SEGMENT_READ && i < section->count; i++) {
+        const void *record = reading->cells + (size_t)i * section->stride;
+        if (((const struct poolcuda_cell *)record)->pool != copying->pool->number) continue;
+        *same &= count < copying->place_count && copying->places[count] == i;
+        copying->places[count++] = i;
+    }
+    *same &= count == copying->place_count;
+    copying->place_count = copying->pool->cell_count = count;
+    return result;
 }
 
-/* The record, then all fixed-size pools and all cells, once. */
-static enum segment_result read_pool_once(const struct reading *reading, uint64_t offset, struct poolcuda_pool *record,
-                                          char *cells) {
-    enum segment_result result = read_at(reading, record, sizeof(*record), offset);
+static uint64_t cell_offset(const struct reading *reading, const struct copying *copying, size_t cell) {
+    const struct poolcuda_section *section = &reading->header->cells;
+    return section->offset + (uint64_t)copying->places[cell] * section->stride;
+}
+
+/* In *settled: all of them are even, and, when `again`, the same as at the first look. */
+static enum segment_result look_at_sequences(const struct reading *reading, struct copying *copying, bool again,
+                                             bool *settled) {
+    enum segment_result result = SEGMENT_READ;
+    *settled = true;
+    for (size_t i = 0; result == SEGMENT_READ && *settled && i <= copying->place_count; i++) {
+        const uint64_t at = i == 0 ? copying->offset + offsetof(struct poolcuda_pool, sequence)
+                                   : cell_offset(reading, copying, i - 1) + offsetof(struct poolcuda_cell, sequence);
+        uint64_t sequence = 0;
+        result = read_at(reading, &sequence, sizeof(sequence), at);
+        *settled = sequence % 2 == 0 && (!again || sequence == copying->sequences[i]);
+        copying->sequences[i] = sequence;
+    }
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return result;
+}
+
+/* The record, then all fixed-size pools and the pool's cells, once. */
+static enum segment_result read_pool_once(const struct reading *reading, const struct copying *copying,
+                                          struct poolcuda_pool *record, struct poolcuda_cell *cells) {
+    enum segment_result result = read_at(reading, record, sizeof(*record), copying->offset);
     if (result == SEGMENT_READ) result = read_section(reading, &reading->header->fixed, reading->fixed);
-    return result != SEGMENT_READ ? result : read_section(reading, &reading->header->cells, cells);
+    for (size_t i = 0; result == SEGMENT_READ && i < copying->place_count; i++)
+        result = read_at(reading, &cells[i], sizeof(cells[i]), cell_offset(reading, copying, i));
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return result;
 }
 
 /* In `late` what a later copy has, except the counters that another counter bounds: those as the earlier copy has them,
  * so that they stay below it. */
-static void keep_early_counters(struct poolcuda_pool *late, const struct poolcuda_pool *early) {
-    if (late->generation != early->generation) return;
+static void keep_early_counters(struct poolcuda_cell *late, const struct poolcuda_cell *early) {
+    if (late->pool != early->pool || late->stream != early->stream || late->thread != early->thread) return;
+    late->freed_requested_bytes = early->freed_requested_bytes;
+    late->driver_door = early->driver_door;
     for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
         late->classes[i].frees = early->classes[i].frees;
-        late->classes[i].hits = early->classes[i].hits;
         late->classes[i].freed_bytes = early->classes[i].freed_bytes;
+        late->classes[i].misses = early->classes[i].misses;
     }
 }
 
-static void keep_early_cell_counters(struct poolcuda_cell *late, const struct poolcuda_cell *early) {
-    if (late->pool != early->pool || late->stream != early->stream || late->thread != early->thread) return;
-    late->frees = early->frees;
-    late->freed_requested_bytes = early->freed_requested_bytes;
-    late->freed_live_bytes = early->freed_live_bytes;
-    late->hits = early->hits;
-    late->misses = early->misses;
-}
-
-static enum segment_result read_pool_approximately(const struct reading *reading, uint64_t offset,
-                                                   struct poolcuda_pool *record) {
+static enum segment_result read_pool_approximately(const struct reading *reading, const struct copying *copying) {
+    struct segment_pool *pool = copying->pool;
     struct poolcuda_pool early;
-    enum segment_result result = read_pool_once(reading, offset, &early, reading->cells_again);
-    if (result != SEGMENT_READ) return result;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    result = read_pool_once(reading, offset, record, reading->cells);
-    if (result != SEGMENT_READ) return result;
-    keep_early_counters(record, &early);
-    for (uint32_t i = 0; i < reading->header->cells.count; i++)
-        keep_early_cell_counters(cell_at(reading, reading->cells, i), cell_at(reading, reading->cells_again, i));
-    return SEGMENT_READ;
+    struct poolcuda_cell *early_cells = memory_new(copying->place_count, sizeof(*early_cells));
+    enum segment_result result = read_pool_once(reading, copying, &early, early_cells);
+    if (result == SEGMENT_READ) result = read_pool_once(reading, copying, &pool->record, pool->cells);
+    pool->cell_count = 0;
+    for (size_t i = 0; result == SEGMENT_READ && i < copying->place_count; i++) {
+        if (pool->cells[i].pool != pool->number) continue; /* it became another's */
+        keep_early_counters(&pool->cells[i], &early_cells[i]);
+        pool->cells[pool->cell_count++] = pool->cells[i];
+    }
+    free(early_cells);
+    pool->approximate = true;
+    return result;
 }
 
-static enum segment_result read_pool_record(const struct reading *reading, uint64_t offset,
-                                            struct poolcuda_pool *record, bool *approximate) {
-    for (;;) {
-        uint64_t before, after;
-        enum segment_result result = read_at(reading, &before, sizeof(before), offset);
-        if (result != SEGMENT_READ) return result;
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        result = read_pool_once(reading, offset, record, reading->cells);
-        if (result != SEGMENT_READ) return result;
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        result = read_at(reading, &after, sizeof(after), offset);
-        if (result != SEGMENT_READ) return result;
-        *approximate = before != after || before % 2 != 0;
-        if (!*approximate) return SEGMENT_READ;
-        if (now_ns() >= reading->deadline_ns) return read_pool_approximately(reading, offset, record);
+/* A cell that was opened meanwhile may have what the others lack: so which are the pool's is asked again at the end. */
+static enum segment_result read_pool_consistently(const struct reading *reading, struct copying *copying,
+                                                  bool *consistent) {
+    struct segment_pool *pool = copying->pool;
+    enum segment_result result = look_at_sequences(reading, copying, false, consistent);
+    if (result != SEGMENT_READ || !*consistent) return result;
+    result = read_pool_once(reading, copying, &pool->record, pool->cells);
+    if (result == SEGMENT_READ) result = look_at_sequences(reading, copying, true, consistent);
+    return result != SEGMENT_READ || !*consistent ? result : find_cells(reading, copying, consistent);
+}
+
+static enum segment_result read_pool_record(const struct reading *reading, uint64_t offset, struct segment_pool *pool) {
+    const size_t cells = reading->header->cells.count;
+    struct copying copying = {.offset = offset, .pool = pool};
+    bool consistent = false, same;
+    copying.places = memory_new(cells, sizeof(*copying.places));
+    copying.sequences = memory_new(cells + 1, sizeof(*copying.sequences));
+    pool->cells = memory_new(cells, sizeof(*pool->cells));
+    enum segment_result result = find_cells(reading, &copying, &same);
+    while (result == SEGMENT_READ && !consistent) {
+        result = read_pool_consistently(reading, &copying, &consistent);
+        if (result != SEGMENT_READ || consistent) break;
+        if (now_ns() >= reading->deadline_ns) {
+            result = read_pool_approximately(reading, &copying);
+            break;
+        }
         sched_yield(); /* a writer is inside for nanoseconds, unless it lost its processor there */
     }
-}
-
-static void keep_cells(const struct reading *reading, struct segment_pool *pool) {
-    const uint32_t count = reading->header->cells.count;
-    pool->cells = memory_new(count, sizeof(*pool->cells));
-    for (uint32_t i = 0; i < count; i++) {
-        const struct poolcuda_cell *cell = cell_at(reading, reading->cells, i);
-        if (cell->pool == pool->number) pool->cells[pool->cell_count++] = *cell;
-    }
+    pool->cells = memory_grow(pool->cells, pool->cell_count, sizeof(*pool->cells)); /* to its size */
+    free(copying.places);
+    free(copying.sequences);
+    return result;
 }
 
 static void keep_fixed(const struct reading *reading, struct segment_pool *pool) {
@@ -148,17 +197,28 @@ static void keep_fixed(const struct reading *reading, struct segment_pool *pool)
     }
 }
 
-/* Sums that do not fit are the sign of garbage, so they need only be noticed. */
-static bool figures_add_up(const struct segment_pool *pool) {
-    const struct poolcuda_pool *record = &pool->record;
-    uint64_t allocated = 0, freed = 0, held;
-    for (size_t i = 0; i < pool->cell_count; i++) {
-        const struct poolcuda_cell *cell = &pool->cells[i];
-        if (__builtin_add_overflow(allocated, cell->alloc_live_bytes, &allocated) ||
-            __builtin_add_overflow(freed, cell->freed_live_bytes, &freed))
+/* Of one cell: what it holds in all, when it holds what is live and what waits. Sums that do not fit are the sign of
+ * garbage, so they need only be noticed. */
+static bool cell_adds_up(const struct poolcuda_cell *cell, uint64_t *held) {
+    uint64_t used = cell->waiting_bytes;
+    *held = 0;
+    for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
+        const struct poolcuda_size_class *class = &cell->classes[i];
+        if (class->frees > class->allocs || class->misses > class->allocs || class->freed_bytes > class->alloc_bytes ||
+            class->alloc_bytes - class->freed_bytes > class->held_bytes ||
+            __builtin_add_overflow(used, class->alloc_bytes - class->freed_bytes, &used) ||
+            __builtin_add_overflow(*held, class->held_bytes, held))
             return false;
     }
-    return freed <= allocated && !__builtin_add_overflow(allocated - freed, record->idle_bytes, &held) &&
+    return used <= *held;
+}
+
+static bool figures_add_up(const struct segment_pool *pool) {
+    const struct poolcuda_pool *record = &pool->record;
+    uint64_t held = 0, of_cell;
+    for (size_t i = 0; i < pool->cell_count; i++)
+        if (!cell_adds_up(&pool->cells[i], &of_cell) || __builtin_add_overflow(held, of_cell, &held)) return false;
+    return !__builtin_add_overflow(held, record->idle_bytes, &held) &&
            !__builtin_add_overflow(held, record->ordered_bytes, &held) &&
            !__builtin_add_overflow(held, record->waiting_bytes, &held) &&
            !__builtin_add_overflow(held, record->retired_bytes, &held) &&
@@ -169,34 +229,32 @@ static bool figures_add_up(const struct segment_pool *pool) {
 
 static enum segment_result read_pools(struct reading *reading, struct segment *segment) {
     const struct poolcuda_section *pools = &reading->header->pools;
-    const uint64_t cells_bytes = section_bytes(&reading->header->cells);
     enum segment_result result = SEGMENT_READ;
     segment->pools = memory_new(pools->count, sizeof(*segment->pools));
-    reading->cells = memory_new(cells_bytes, 1);
-    reading->cells_again = memory_new(cells_bytes, 1);
+    reading->cells = memory_new(section_bytes(&reading->header->cells), 1);
     reading->fixed = memory_new(section_bytes(&reading->header->fixed), 1);
     for (uint32_t i = 0; result == SEGMENT_READ && i < pools->count; i++) {
         struct segment_pool *pool = &segment->pools[segment->pool_count];
         const uint64_t offset = pools->offset + (uint64_t)i * pools->stride;
-        pool->number = i + 1;
+        *pool = (struct segment_pool){.number = i + 1};
         result = read_at(reading, &pool->record.state, sizeof(pool->record.state),
                          offset + offsetof(struct poolcuda_pool, state));
         if (result == SEGMENT_READ && pool->record.state == POOLCUDA_POOL_OPEN)
-            result = read_pool_record(reading, offset, &pool->record, &pool->approximate);
-        if (result != SEGMENT_READ) break;
-        if (pool->record.state > POOLCUDA_POOL_GONE) {
+            result = read_pool_record(reading, offset, pool);
+        if (result == SEGMENT_READ && pool->record.state > POOLCUDA_POOL_GONE) {
             snprintf(reading->why, SEGMENT_WHY_SIZE, "is damaged: the state %u of pool %u is none", pool->record.state,
                      pool->number);
             result = SEGMENT_DAMAGED;
         }
-        if (result != SEGMENT_READ || pool->record.state != POOLCUDA_POOL_OPEN) continue;
-        keep_cells(reading, pool);
+        if (result != SEGMENT_READ || pool->record.state != POOLCUDA_POOL_OPEN) {
+            free(pool->cells);
+            continue;
+        }
         keep_fixed(reading, pool);
         if (!figures_add_up(pool)) pool->approximate = true;
         segment->pool_count++;
     }
     free(reading->cells);
-    free(reading->cells_again);
     free(reading->fixed);
     return result;
 }

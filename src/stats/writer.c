@@ -38,7 +38,7 @@ static struct poolcuda_pool dummy_pool;
 static struct poolcuda_cell dummy_cell;
 static struct poolcuda_fixed dummy_fixed;
 
-enum { CELLS_KEPT = 16 }; /* for pools to come, whose first cell must not be lost */
+enum { CELLS_KEPT = POOLCUDA_MAX_POOLS }; /* for pools to come, whose first cell must not be lost */
 
 static struct segment_storage *in_force = &static_storage;
 
@@ -266,7 +266,7 @@ static struct poolcuda_pool *pool_take(struct image *image) {
 }
 
 static struct poolcuda_cell *cell_take(struct image *image, const struct poolcuda_pool *owner, uint32_t number,
-                                       uint64_t stream) {
+                                       uint64_t stream, uint64_t thread) {
     do {
         for (unsigned i = 0; i < POOLCUDA_MAX_CELLS; i++) {
             if (image->cell_owner[i] != NULL) continue;
@@ -274,6 +274,7 @@ static struct poolcuda_cell *cell_take(struct image *image, const struct poolcud
             image->cell_owner[i] = owner;
             clear_words(cell, sizeof *cell);
             stats_set(&cell->stream, stream);
+            stats_set(&cell->thread, thread);
             __atomic_store_n(&cell->pool, number, __ATOMIC_RELEASE);
             return cell;
         }
@@ -297,7 +298,7 @@ void stats_pool_publish(struct poolcuda_pool *pool) {
     __atomic_store_n(&pool->state, POOLCUDA_POOL_OPEN, __ATOMIC_RELEASE);
 }
 
-struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream) {
+struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream, uint64_t thread) {
     struct poolcuda_cell *cell = NULL;
     pthread_mutex_lock(&images_lock);
     struct image *home = image_of(pool);
@@ -306,12 +307,12 @@ struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t strea
         left = 0;
         for (unsigned i = 0; home != NULL && i < POOLCUDA_MAX_CELLS; i++) left += home->cell_owner[i] == NULL;
     } while (home != NULL && left <= CELLS_KEPT && make_room(home, true));
-    if (left > CELLS_KEPT) cell = cell_take(home, pool, (uint32_t)(pool - home->storage->pools) + 1, stream);
+    if (left > CELLS_KEPT) cell = cell_take(home, pool, (uint32_t)(pool - home->storage->pools) + 1, stream, thread);
     pthread_mutex_unlock(&images_lock);
     return cell;
 }
 
-struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t stream) {
+struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t stream, uint64_t thread) {
     struct poolcuda_cell *cell = NULL;
     const int error = errno;
     pthread_mutex_lock(&images_lock);
@@ -321,7 +322,7 @@ struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t strea
         /* Cells of a private pool stay private: in the segment they would count for another's record. */
         for (unsigned i = home == &images[IMAGE_SHARED] ? IMAGE_SHARED : IMAGE_STATIC; i < IMAGES && cell == NULL;
              i++) {
-            if (image_make(&images[i])) cell = cell_take(&images[i], pool, number, stream);
+            if (image_make(&images[i])) cell = cell_take(&images[i], pool, number, stream, thread);
         }
     }
     pthread_mutex_unlock(&images_lock);

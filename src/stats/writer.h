@@ -4,9 +4,9 @@
  * memory of the same shape, so that writers never ask which: a segment that cannot be created costs the program nothing
  * but its figures.
  *
- * Thread rules. Every record has one writer at a time: pool and cell records are guarded by the lock of the pool that
- * opened them, and so are those of fixed-size pools. Header counters and events may be written by anybody. Nothing here
- * decides anything from what the segment holds: other processes of the user could write to it.
+ * Thread rules. Every record has one writer at a time: records of pools and of fixed-size pools are guarded by the lock
+ * of the pool that opened them, a cell by whoever it was opened for. Header counters and events may be written by
+ * anybody. Nothing here decides anything from what the segment holds: other processes of the user could write to it.
  */
 #ifndef POOLCUDA_STATS_WRITER_H
 #define POOLCUDA_STATS_WRITER_H
@@ -41,11 +41,11 @@ void stats_pass(enum poolcuda_pass_reason reason);
 struct poolcuda_pool *stats_pool_open(void);
 void stats_pool_publish(struct poolcuda_pool *pool);
 
-/* A cell of `pool`. Same rules. stream: 0 for what belongs to no stream. */
-struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t stream);
+/* A cell of `pool`. Same rules. stream: 0 for what belongs to no stream; thread: which of several such cells. */
+struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t stream, uint64_t thread);
 
-/* A further cell of `pool` beside its first, NULL when too few are left: then what it would count goes to the first. */
-struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream);
+/* A further cell of `pool` beside its first, NULL when too few are left: then what it would count goes to another. */
+struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream, uint64_t thread);
 
 /* A record of a fixed-size pool of `pool`. Same rules as for its first cell. */
 struct poolcuda_fixed *stats_fixed_open(struct poolcuda_pool *pool);
@@ -59,7 +59,7 @@ void stats_event(const struct poolcuda_event *event);
 /* Index of a pool's record + 1 for events, 0 when it is private. */
 uint32_t stats_pool_number(const struct poolcuda_pool *pool);
 
-/* ---- single-writer updates, under the pool's lock ---- */
+/* ---- single-writer updates ---- */
 
 static inline uint64_t stats_get(const uint64_t *field) {
     return __atomic_load_n(field, __ATOMIC_RELAXED);
@@ -74,7 +74,7 @@ static inline void stats_raise(uint64_t *peak, uint64_t value) {
     if (stats_get(peak) < value) stats_set(peak, value);
 }
 
-/* Bracket a change of a pool's record and cells: the sequence is odd inside. */
+/* Bracket a change of a pool's record or fixed-size pools: the sequence is odd inside. */
 static inline void stats_write_begin(struct poolcuda_pool *pool) {
     stats_set(&pool->sequence, pool->sequence + 1);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* the odd number is seen before any change */

@@ -156,6 +156,38 @@ static void measures_are_never_negative_and_never_wrap(void **state) {
     assert_true(isnan(measures.peak_utilisation));
 }
 
+static void what_cells_add_is_never_negative_and_never_wraps(void **state) {
+    struct poolcuda_cell cells[] = {
+        {.waiting_bytes = 9, .driver_door = 7, .free_waits = UINT64_MAX},
+        {.stream = 3, .waiting_bytes = UINT64_MAX},
+    };
+    cells[0].classes[2] = (struct poolcuda_size_class){.allocs = 4, .misses = 5, .alloc_bytes = 20, .held_bytes = 25};
+    cells[1].classes[2] = (struct poolcuda_size_class){.freed_bytes = 8, .held_bytes = UINT64_MAX};
+    const struct segment_pool pool = {
+        .record = {.waits = 2, .idle_bytes = 1, .ordered_bytes = 6, .peak_ordered_bytes = 5},
+        .cells = cells,
+        .cell_count = 2};
+    struct poolcuda_pool figures;
+    struct counters counters;
+    struct class_sum class;
+    (void)state;
+    derive_figures(&pool, &figures);
+    assert_true(figures.idle_bytes == 1); /* the first holds less than is live and waits */
+    assert_true(figures.ordered_bytes == 6);
+    assert_true(figures.peak_ordered_bytes == 6);
+    assert_true(figures.waiting_bytes == UINT64_MAX);
+    assert_true(figures.peak_cached_bytes == UINT64_MAX);
+    assert_true(figures.waits == UINT64_MAX);
+    derive_counters(&pool, &counters);
+    assert_true(counters.hits == 0);
+    assert_true(counters.runtime_door == 0);
+    assert_true(derive_class(&pool, 2, &class));
+    assert_true(class.live_bytes == 20);
+    assert_true(class.cached_bytes == UINT64_MAX);
+    assert_true(class.hits == 0);
+    assert_false(derive_class(&pool, 3, &class));
+}
+
 static void an_age_is_known_or_not(void **state) {
     const struct segment segment = {.read_ns = 100};
     (void)state;
@@ -191,6 +223,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(label_is_a_name_without_its_unit),
     cmocka_unit_test(grid_aligns_and_cuts_first_what_is_elastic),
     cmocka_unit_test(measures_are_never_negative_and_never_wrap),
+    cmocka_unit_test(what_cells_add_is_never_negative_and_never_wraps),
     cmocka_unit_test(an_age_is_known_or_not),
     cmocka_unit_test(bounds_of_classes_and_buckets_are_those_of_the_layout),
 };

@@ -4,13 +4,17 @@
  * until its standard input ends. Knows the public header alone. The words after the folder vary the contents:
  *
  *   odd       the record of pool 1 is for ever in the midst of a write
- *   busy      a thread goes on moving bytes between live and idle, each time under the sequence
- *   torn      a thread does the same without ever completing a write
+ *   odd-cell  likewise its last cell
+ *   busy      a thread goes on moving bytes between two cells and the record, each time under their sequences
+ *   torn      a thread goes on allocating and freeing without ever completing a write
+ *   joining   a thread goes on opening cells and moving bytes from the record to each, then takes all of them back
  *   grown     records are longer than the layout's, as a later release may make them
  *   ring      more events than the ring holds
  *   bare      no pool yet
  *   old       of a release that knew no fixed-size pools, nor when the pool grows
  *   negative  more was freed than allocated
+ *   unheld    a cell has more than it holds
+ *   lagging   the peaks are as they were when nothing had happened
  *   retired   more is held than reserved, by that figure; likewise exported, prealloc_unused, fixed_free
  *   remade    half of the time it is just being completed
  *   hostile   strings with control characters, invalid UTF-8, direction marks, and no terminator
@@ -34,7 +38,8 @@
 #define MIB (UINT64_C(1) << 20)
 #define CONFIG 4u
 #define POOLS 6u
-#define CELLS 8u
+#define CELLS 9u
+#define JOINING 24u /* more cells */
 #define EVENTS 16u
 #define FIXED 4u
 
@@ -100,14 +105,17 @@ static struct poolcuda_pool *open_pool(struct poolcuda_header *header, uint32_t 
     return pool;
 }
 
-static struct poolcuda_cell *open_cell(struct poolcuda_header *header, uint32_t index, uint32_t pool, uint64_t stream) {
+static struct poolcuda_cell *open_cell(struct poolcuda_header *header, uint32_t index, uint32_t pool, uint64_t stream,
+                                       uint64_t thread) {
     struct poolcuda_cell *cell = record_at(&header->cells, index);
     cell->pool = pool;
     cell->stream = stream;
+    cell->thread = thread;
     return cell;
 }
 
-/* Device 0, plain: reserved 64 MiB = live 40 + idle 16 + waiting 8; requested 36. */
+/* Device 0, plain: reserved 64 MiB = live 40 + idle 16 + waiting 8; requested 36. Of the idle bytes cells of no stream
+ * have 5 MiB, of the waiting ones 3, and of the waits 6. */
 static void fill_plain_pool(struct poolcuda_header *header) {
     struct poolcuda_pool *pool = open_pool(header, 0, 0, POOLCUDA_KIND_PLAIN);
     for (unsigned i = 0; i < sizeof(pool->uuid); i++) pool->uuid[i] = (uint8_t)(0xa0 + i);
@@ -116,78 +124,99 @@ static void fill_plain_pool(struct poolcuda_header *header) {
     pool->limited = 1;
     pool->limit_bytes = UINT64_C(4) << 30;
     pool->reserved_bytes = 64 * MIB;
-    pool->idle_bytes = 16 * MIB;
-    pool->waiting_bytes = 8 * MIB;
+    pool->idle_bytes = 11 * MIB;
+    pool->waiting_bytes = 5 * MIB;
     pool->largest_free_bytes = 12 * MIB;
     pool->releasable_bytes = 6 * MIB;
     pool->segments = 4;
     pool->free_blocks = 3;
-    pool->peak_live_bytes = 60 * MIB;
-    pool->peak_reserved_bytes = 80 * MIB;
+    pool->waits = 40;
+    pool->splits = 21;
+    pool->merges = 14;
+    pool->bad_frees = 2;
+    if (!has("lagging")) {
+        pool->peak_live_bytes = 60 * MIB;
+        pool->peak_reserved_bytes = 80 * MIB;
+        pool->peak_idle_bytes = 30 * MIB;
+    }
     pool->driver_ns = 2500000;
-    pool->classes[0].allocs = 600;
-    pool->classes[0].hits = 540;
-    pool->classes[0].frees = 590;
-    pool->classes[0].alloc_bytes = UINT64_C(600) * 512;
-    pool->classes[0].freed_bytes = UINT64_C(590) * 512;
-    pool->classes[15].cached_bytes = 24 * MIB;
-    pool->classes[POOLCUDA_SIZE_CLASSES - 1].allocs = 1;
+    pool->class_cached_bytes[15] = 16 * MIB;
     pool->hit_ns[8] = 20;
     pool->hit_ns[9] = 5;
     pool->miss_ns[17] = 100;
     pool->miss_ns[POOLCUDA_LATENCY_BUCKETS - 1] = 1;
-    struct poolcuda_cell *none = open_cell(header, 0, 1, 0), *seven = open_cell(header, 1, 1, 7);
-    none->allocs = 800;
-    none->hits = 720;
-    none->misses = 80;
-    none->frees = 760;
-    none->alloc_requested_bytes = 100 * MIB;
-    none->freed_requested_bytes = 70 * MIB;
-    none->alloc_live_bytes = 110 * MIB;
-    none->freed_live_bytes = 78 * MIB;
-    seven->allocs = 200;
-    seven->hits = 180;
-    seven->misses = 20;
-    seven->frees = 200;
+    struct poolcuda_cell *none = open_cell(header, 0, 1, 0, 0), *seven = open_cell(header, 1, 1, 7, 0),
+                         *thread = open_cell(header, 8, 1, 0, 1);
+    none->classes[0] = (struct poolcuda_size_class){.allocs = 600,
+                                                    .alloc_bytes = UINT64_C(600) * 512,
+                                                    .frees = 590,
+                                                    .freed_bytes = UINT64_C(590) * 512,
+                                                    .misses = 60,
+                                                    .held_bytes = UINT64_C(10) * 512};
+    none->classes[15] = (struct poolcuda_size_class){.allocs = 150,
+                                                     .alloc_bytes = 100 * MIB - UINT64_C(600) * 512,
+                                                     .frees = 140,
+                                                     .freed_bytes = 76 * MIB - UINT64_C(590) * 512,
+                                                     .misses = 15,
+                                                     .held_bytes = 31 * MIB - UINT64_C(10) * 512};
+    none->alloc_requested_bytes = 92 * MIB;
+    none->freed_requested_bytes = 69 * MIB;
+    none->waiting_bytes = 3 * MIB;
+    none->driver_door = 480;
+    none->free_waits = 4;
+    thread->classes[15] = (struct poolcuda_size_class){
+        .allocs = 49, .alloc_bytes = 10 * MIB, .frees = 30, .freed_bytes = 2 * MIB, .misses = 5, .held_bytes = 9 * MIB};
+    thread->classes[POOLCUDA_SIZE_CLASSES - 1].allocs = 1;
+    thread->alloc_requested_bytes = 8 * MIB;
+    thread->freed_requested_bytes = MIB;
+    thread->free_waits = 2;
+    seven->classes[14] = (struct poolcuda_size_class){.allocs = 200,
+                                                      .alloc_bytes = 12 * MIB,
+                                                      .frees = 200,
+                                                      .freed_bytes = 4 * MIB,
+                                                      .misses = 20,
+                                                      .held_bytes = 8 * MIB};
     seven->alloc_requested_bytes = 10 * MIB;
     seven->freed_requested_bytes = 4 * MIB;
-    seven->alloc_live_bytes = 12 * MIB;
-    seven->freed_live_bytes = 4 * MIB;
     if (!has("old")) pool->growths = 12;
     pool->growth_ns = 3400000;
     if (has("prealloc_unused")) pool->prealloc_unused_bytes = MIB;
     if (has("fixed_free")) pool->fixed_free_bytes = MIB;
     if (has("odd")) pool->sequence = 4711;
+    if (has("odd-cell")) thread->sequence = 4711;
     if (has("retired")) pool->retired_bytes = MIB;
     if (has("exported")) pool->exported_bytes = MIB;
-    if (has("negative")) none->freed_live_bytes = 1000 * MIB;
+    if (has("negative")) none->classes[15].freed_bytes = 1000 * MIB;
+    if (has("unheld")) none->waiting_bytes = 8 * MIB;
 }
 
 static void fill_stream(struct poolcuda_header *header, uint32_t index, uint64_t stream, uint64_t allocs, uint64_t hits,
-                        uint64_t live) {
-    struct poolcuda_cell *cell = open_cell(header, index, 2, stream);
-    cell->allocs = allocs;
-    cell->hits = hits;
-    cell->frees = allocs / 2;
-    cell->alloc_requested_bytes = cell->alloc_live_bytes = live;
+                        uint64_t live, uint64_t kept) {
+    struct poolcuda_cell *cell = open_cell(header, index, 2, stream, 0);
+    cell->classes[12] = (struct poolcuda_size_class){
+        .allocs = allocs, .alloc_bytes = live, .frees = allocs / 2, .misses = allocs - hits, .held_bytes = live + kept};
+    cell->alloc_requested_bytes = live;
 }
 
-/* Device 0, async: reserved 32 MiB = live 8 + ordered 20 + waiting 4, over a stream of each kind. */
+/* Device 0, async: reserved 32 MiB = live 8 + ordered 20 + waiting 4, over a stream of each kind. Of the ordered bytes
+ * cells have 7 MiB. */
 static void fill_async_pool(struct poolcuda_header *header) {
     struct poolcuda_pool *pool = open_pool(header, 1, 0, POOLCUDA_KIND_ASYNC);
     pool->reserved_bytes = pool->peak_reserved_bytes = 32 * MIB;
-    pool->ordered_bytes = pool->largest_free_bytes = 20 * MIB;
+    pool->ordered_bytes = 13 * MIB;
+    pool->largest_free_bytes = 20 * MIB;
     pool->waiting_bytes = 4 * MIB;
     pool->fences = 5;
     pool->miss_fences = 2;
     pool->stream_marks = 31;
     pool->proved_blocks = 17;
-    open_cell(header, 2, 2, 0); /* of no stream: nothing */
-    fill_stream(header, 3, 9, 40, 15, 4 * MIB);
-    fill_stream(header, 4, POOLCUDA_STREAM_LEGACY | 1, 20, 10, MIB);
-    fill_stream(header, 5, POOLCUDA_STREAM_LEGACY | 2, 10, 5, MIB);
-    fill_stream(header, 6, POOLCUDA_STREAM_PER_THREAD | UINT64_C(3) << POOLCUDA_STREAM_THREAD_SHIFT | 1, 20, 10, MIB);
-    fill_stream(header, 7, POOLCUDA_STREAM_DRIVER | 12, 10, 5, MIB);
+    open_cell(header, 2, 2, 0, 0); /* of no stream: nothing */
+    fill_stream(header, 3, 9, 40, 15, 4 * MIB, 6 * MIB);
+    fill_stream(header, 4, POOLCUDA_STREAM_LEGACY | 1, 20, 10, MIB, MIB);
+    fill_stream(header, 5, POOLCUDA_STREAM_LEGACY | 2, 10, 5, MIB, 0);
+    fill_stream(header, 6, POOLCUDA_STREAM_PER_THREAD | UINT64_C(3) << POOLCUDA_STREAM_THREAD_SHIFT | 1, 20, 10, MIB,
+                0);
+    fill_stream(header, 7, POOLCUDA_STREAM_DRIVER | 12, 10, 5, MIB, 0);
 }
 
 /* Both of pool 1: of the live bytes there 16 MiB and half a KiB are in such blocks. */
@@ -275,24 +304,72 @@ static void fill_header(struct poolcuda_header *header, unsigned long long ticks
     }
 }
 
+static void move(uint64_t bytes, uint64_t *from, uint64_t *to) {
+    __atomic_store_n(from, *from - bytes, __ATOMIC_RELAXED);
+    for (volatile int pause = 0; pause < 200; pause++) continue;
+    __atomic_store_n(to, *to + bytes, __ATOMIC_RELAXED);
+}
+
+static void step(uint64_t *const sequences[], unsigned count, uint64_t by) {
+    for (unsigned i = 0; i < count; i++) __atomic_store_n(sequences[i], *sequences[i] + by, __ATOMIC_SEQ_CST);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Each time from what a reader copies later to what it copies earlier: it would miss what moves meanwhile. */
 static void *write_for_ever(void *argument) {
     struct poolcuda_header *header = argument;
     struct poolcuda_pool *pool = record_at(&header->pools, 0);
-    struct poolcuda_cell *cell = record_at(&header->cells, 0);
-    const int torn = has("torn");
-    uint64_t sequence = torn ? 1 : 0;
+    struct poolcuda_cell *one = record_at(&header->cells, 0), *other = record_at(&header->cells, 8);
+    uint64_t *const cells[] = {&one->sequence, &other->sequence}, *const with_one[] = {&pool->sequence, &one->sequence},
+                    *const with_other[] = {&pool->sequence, &other->sequence};
     for (;;) {
-        if (torn) {
-            __atomic_store_n(&pool->sequence, sequence += 2, __ATOMIC_SEQ_CST);
-        } else {
-            __atomic_store_n(&pool->sequence, ++sequence, __ATOMIC_SEQ_CST);
+        step(cells, 2, 1);
+        move(MIB, &other->classes[15].held_bytes, &one->classes[15].held_bytes);
+        step(cells, 2, 1);
+        for (volatile int pause = 0; pause < 8000; pause++) continue;
+        step(with_one, 2, 1);
+        move(MIB, &one->classes[15].held_bytes, &pool->idle_bytes);
+        step(with_one, 2, 1);
+        for (volatile int pause = 0; pause < 8000; pause++) continue;
+        step(with_other, 2, 1);
+        move(MIB, &pool->idle_bytes, &other->classes[15].held_bytes);
+        step(with_other, 2, 1);
+    }
+    return NULL;
+}
+
+/* In a class whose two figures lie in different cache lines. */
+static void *tear_for_ever(void *argument) {
+    struct poolcuda_header *header = argument;
+    struct poolcuda_size_class *class = &((struct poolcuda_cell *)record_at(&header->cells, 0))->classes[13];
+    for (;;) {
+        __atomic_store_n(&class->alloc_bytes, class->alloc_bytes + MIB, __ATOMIC_RELAXED);
+        __atomic_store_n(&class->freed_bytes, class->freed_bytes + MIB, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+/* A copy without the newest cell lacks what was moved to it, and no sequence that it knows tells. */
+static void *join_for_ever(void *argument) {
+    struct poolcuda_header *header = argument;
+    struct poolcuda_pool *pool = record_at(&header->pools, 0);
+    const uint64_t bytes = MIB / 4;
+    for (;;) {
+        for (uint32_t i = 0; i < JOINING; i++) {
+            struct poolcuda_cell *cell = open_cell(header, CELLS + i, 1, 0, 2 + i);
+            uint64_t *const sequences[] = {&pool->sequence, &cell->sequence};
+            step(sequences, 2, 1);
+            move(bytes, &pool->idle_bytes, &cell->classes[9].held_bytes);
+            step(sequences, 2, 1);
+            for (volatile int pause = 0; pause < 20000; pause++) continue;
         }
-        __atomic_store_n(&pool->idle_bytes, pool->idle_bytes - MIB, __ATOMIC_RELAXED);
-        __atomic_store_n(&cell->alloc_live_bytes, cell->alloc_live_bytes + MIB, __ATOMIC_RELAXED);
-        __atomic_store_n(&cell->freed_live_bytes, cell->freed_live_bytes + MIB, __ATOMIC_RELAXED);
-        __atomic_store_n(&pool->idle_bytes, pool->idle_bytes + MIB, __ATOMIC_RELAXED);
-        if (!torn) __atomic_store_n(&pool->sequence, ++sequence, __ATOMIC_SEQ_CST);
-        for (volatile int pause = 0; !torn && pause < 4000; pause++) continue;
+        step((uint64_t *const[]){&pool->sequence}, 1, 1);
+        for (uint32_t i = 0; i < JOINING; i++) {
+            struct poolcuda_cell *cell = record_at(&header->cells, CELLS + i);
+            __atomic_store_n(&cell->pool, 0, __ATOMIC_RELAXED);
+            move(bytes, &cell->classes[9].held_bytes, &pool->idle_bytes);
+        }
+        step((uint64_t *const[]){&pool->sequence}, 1, 1);
     }
     return NULL;
 }
@@ -341,7 +418,7 @@ int main(int argc, char **argv) {
     segment_bytes = sizeof(struct poolcuda_header);
     sections.config = section(CONFIG, sizeof(struct poolcuda_config_entry));
     sections.pools = section(POOLS, sizeof(struct poolcuda_pool));
-    sections.cells = section(CELLS, sizeof(struct poolcuda_cell));
+    sections.cells = section(CELLS + (has("joining") ? JOINING : 0), sizeof(struct poolcuda_cell));
     sections.events = section(EVENTS, sizeof(struct poolcuda_event));
     sections.fixed = section(has("old") ? 0 : FIXED, sizeof(struct poolcuda_fixed));
     if (has("old")) sections.fixed = (struct poolcuda_section){0};
@@ -362,7 +439,9 @@ int main(int argc, char **argv) {
     fill_events(header);
     header->state = has("ended") ? POOLCUDA_ENDED : has("starting") ? POOLCUDA_STARTING : POOLCUDA_RUNNING;
     if (has("torn")) ((struct poolcuda_pool *)record_at(&header->pools, 0))->sequence = 1; /* from the first look on */
-    if ((has("busy") || has("torn")) && pthread_create(&writer, NULL, write_for_ever, header) != 0) return 3;
+    if (has("torn") && pthread_create(&writer, NULL, tear_for_ever, header) != 0) return 3;
+    if (has("busy") && pthread_create(&writer, NULL, write_for_ever, header) != 0) return 3;
+    if (has("joining") && pthread_create(&writer, NULL, join_for_ever, header) != 0) return 3;
     if (has("drops") && setresuid(65534, 65534, 65534) != 0) return 3;
     if (has("remade") && pthread_create(&writer, NULL, restart_for_ever, header) != 0) return 3;
     if (has("headless")) {

@@ -63,7 +63,7 @@ def sections_lie_where_these_tests_think():
 @case
 def other_version_is_refused():
     with one_guest("other-version") as (folder, started):
-        expect_damaged(folder, started.pid, "layout version 2, and this poolstat reads version 1")
+        expect_damaged(folder, started.pid, "layout version 3, and this poolstat reads version 2")
 
 
 @case

@@ -21,7 +21,10 @@ def pool_has_its_figures_and_what_follows_from_them():
                            "live_bytes": 40 * MIB, "requested_bytes": 36 * MIB, "reserved_bytes": 64 * MIB,
                            "idle_bytes": 16 * MIB, "waiting_bytes": 8 * MIB, "cached_bytes": 24 * MIB,
                            "stranded_bytes": 18 * MIB, "releasable_bytes": 6 * MIB, "allocs": 1000, "hits": 900,
-                           "misses": 100, "frees": 960, "driver_ns": 2500000, "hit_rate": 0.9, "utilisation": 0.625,
+                           "misses": 100, "frees": 960, "driver_ns": 2500000, "waits": 46, "splits": 21, "merges": 14,
+                           "bad_frees": 2, "runtime_door": 1480, "driver_door": 480,
+                           "alloc_live_bytes": 122 * MIB, "freed_live_bytes": 82 * MIB,
+                           "alloc_requested_bytes": 110 * MIB, "freed_requested_bytes": 74 * MIB, "hit_rate": 0.9, "utilisation": 0.625,
                            "peak_utilisation": 0.75, "external_fragmentation": 0.25, "internal_fragmentation": 0.1,
                            "approximate": False}, f"pool 1 {words}")
             select(later, {"pool": 2, "kind": "async", "limit_bytes": None, "live_bytes": 8 * MIB, "hit_rate": 0.45,
@@ -63,19 +66,28 @@ def segment_of_a_release_without_fixed_sizes_has_none():
 def classes_latencies_and_streams_are_listed():
     with one_guest() as (folder, started):
         pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
-        small, cached, last = pool["size_classes"]
+        small, streams, cached, last = pool["size_classes"]
         expect(small, {"class_bytes": 512, "live_bytes": 5120, "cached_bytes": 0, "allocs": 600, "frees": 590,
                        "hits": 540, "hit_rate": 0.9})
-        select(cached, {"class_bytes": 16 * MIB, "cached_bytes": 24 * MIB, "hit_rate": None}, "class of 16 MiB")
-        select(last, {"class_bytes": None, "allocs": 1}, "last class")
+        select(streams, {"class_bytes": 8 * MIB, "live_bytes": 8 * MIB, "cached_bytes": 0, "allocs": 200}, "of stream 7")
+        # Of several cells, and of the record.
+        expect(cached, {"class_bytes": 16 * MIB, "live_bytes": 32 * MIB - 5120, "cached_bytes": 24 * MIB, "allocs": 199,
+                        "frees": 170, "hits": 179, "hit_rate": 0.899497})
+        select(last, {"class_bytes": None, "allocs": 1, "hits": 1}, "last class")
+        later = document("show", started.pid, folder=folder)["process"]["pools"][1]
+        expect([(each["class_bytes"], each["live_bytes"], each["cached_bytes"]) for each in later["size_classes"]],
+               [(2 * MIB, 8 * MIB, 7 * MIB)], "kept by streams alone")
         expect(pool["latency"], [
             {"at_least_ns": 256, "below_ns": 512, "hit_samples": 20, "misses": 0},
             {"at_least_ns": 512, "below_ns": 1024, "hit_samples": 5, "misses": 0},
             {"at_least_ns": 131072, "below_ns": 262144, "hit_samples": 0, "misses": 100},
             {"at_least_ns": 2147483648, "below_ns": None, "hit_samples": 0, "misses": 1}])
         none, seven = pool["streams"]
+        # Of two cells.
         select(none, {"stream": "none", "stream_id": "0x0", "allocs": 800, "hits": 720, "live_bytes": 32 * MIB, "requested_bytes": 30 * MIB,
-                      "hit_rate": 0.9}, "no stream")
+                      "hit_rate": 0.9, "runtime_door": 1080, "driver_door": 480}, "no stream")
+        table = poolstat("show", started.pid, folder=folder).out.split("  Streams, by where")[1].split("Pool 2: ")[0]
+        expect([line.split()[0] for line in table.splitlines()[2:] if line], ["none", "7"], "rows")
         select(seven, {"stream": "7", "stream_id": "0x7", "allocs": 200, "frees": 200, "live_bytes": 8 * MIB, "requested_bytes": 6 * MIB},
                "stream 7")
 
@@ -212,17 +224,50 @@ def record_in_the_midst_of_a_write_is_approximate():
 
 
 @case
+def cell_in_the_midst_of_a_write_is_approximate():
+    with one_guest("odd-cell") as (folder, started):
+        pools = document("show", started.pid, folder=folder)["process"]["pools"]
+        expect([pool["approximate"] for pool in pools], [True, False, False], "approximate")
+        expect(pools[0]["live_bytes"], 40 * MIB)
+
+
+@case
+def no_peak_is_below_what_is():
+    peaks = {"peak_requested_bytes": 36 * MIB, "peak_live_bytes": 40 * MIB, "peak_reserved_bytes": 64 * MIB,
+             "peak_cached_bytes": 24 * MIB, "peak_idle_bytes": 16 * MIB, "peak_ordered_bytes": 0, "peak_waiting_bytes": 8 * MIB}
+    with one_guest("lagging") as (folder, started):
+        select(document("show", started.pid, folder=folder)["process"]["pools"][0], peaks, "as they are")
+        text = poolstat("show", started.pid, folder=folder).out
+        expect([re.search(rf"\n +{name} +(\S+ \S+)", text).group(1) for name in ("peak live", "peak idle")],
+               ["40.0 MiB", "16.0 MiB"], "in the table")
+        device = document(folder=folder)["processes"][0]["devices"][0]
+        select(device, {"peak_live_bytes": 48 * MIB, "peak_idle_bytes": 16 * MIB}, "of the device")
+    peaks |= {"peak_live_bytes": 60 * MIB, "peak_reserved_bytes": 80 * MIB, "peak_idle_bytes": 30 * MIB}
+    with one_guest() as (folder, started):
+        select(document("show", started.pid, folder=folder)["process"]["pools"][0], peaks, "as they were noted")
+
+
+@case
 def accepted_copies_of_a_busy_segment_add_up():
-    with one_guest("busy") as (folder, started):
+    accepted_copies_add_up("busy", 200)
+
+
+@case
+def accepted_copies_have_the_cells_that_joined():
+    accepted_copies_add_up("joining", 200)
+
+
+def accepted_copies_add_up(word, enough):
+    with one_guest(word) as (folder, started):
         # How many are accepted depends on when the writer is interrupted: it goes on until enough were.
         accepted = copies = 0
-        while accepted < 10 and copies < 1000:
+        while accepted < enough and copies < 100 * enough:
             copies += 1
             pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
             if not pool["approximate"]:
                 accepted += 1
                 expect(pool["live_bytes"] + pool["cached_bytes"], pool["reserved_bytes"], "live + cached, and reserved")
-        if accepted < 10:
+        if accepted < enough:
             raise AssertionError(f"only {accepted} of {copies} copies were accepted")
 
 
@@ -232,7 +277,7 @@ def copies_of_a_torn_segment_are_never_negative():
         for _ in range(100):
             pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
             expect(pool["approximate"], True, "approximate")
-            # The writer moves 1 MiB about; frees that were read after allocations would make live less than 40.
+            # The writer allocates before it frees; frees that were read after allocations would make live less than 40.
             if not 40 * MIB <= pool["live_bytes"] or pool["alloc_live_bytes"] < pool["freed_live_bytes"]:
                 raise AssertionError(f"live {pool['live_bytes']} is less than was ever live")
 
@@ -242,6 +287,13 @@ def more_freed_than_allocated_is_not_negative():
     with one_guest("negative") as (folder, started):
         pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
         expect((pool["live_bytes"], pool["approximate"]), (0, True))
+
+
+@case
+def more_in_a_cell_than_it_holds_is_not_negative():
+    with one_guest("unheld") as (folder, started):
+        pool = document("show", started.pid, folder=folder)["process"]["pools"][0]
+        expect((pool["idle_bytes"], pool["waiting_bytes"], pool["approximate"]), (12 * MIB, 13 * MIB, True))
 
 
 @case

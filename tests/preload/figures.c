@@ -12,10 +12,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cell_sums.h"
 #include "poolcuda/stats.h"
 
 static const void *at(const struct poolcuda_header *header, struct poolcuda_section section, uint32_t i) {
     return (const char *)header + section.offset + (size_t)i * section.stride;
+}
+
+/* The record, completed by its cells. */
+static struct poolcuda_pool pool_at(const struct poolcuda_header *header, uint32_t i) {
+    struct poolcuda_pool pool = *(const struct poolcuda_pool *)at(header, header->pools, i);
+    struct cell_sums sums = {0};
+    for (uint32_t k = 0; k < header->cells.count; k++) {
+        const struct poolcuda_cell *cell = at(header, header->cells, k);
+        if (cell->pool == i + 1) cell_sums_add(&sums, cell);
+    }
+    cell_sums_complete(&pool, &sums);
+    return pool;
 }
 
 static unsigned long long start_ticks(const char *pid) {
@@ -60,25 +73,20 @@ int main(int argc, char **argv) {
 #define PRINT_EVENT(name, help) printf("event_" #name " %u\n", events[POOLCUDA_EVENT_##name]);
     POOLCUDA_EVENT_TYPES(PRINT_EVENT)
 
+    struct poolcuda_pool all = {0};
+    struct cell_sums counters = {0};
     unsigned pools = 0;
-    for (uint32_t i = 0; i < header->pools.count; i++)
-        pools += ((const struct poolcuda_pool *)at(header, header->pools, i))->state == POOLCUDA_POOL_OPEN;
+    for (uint32_t i = 0; i < header->cells.count; i++) cell_sums_add(&counters, at(header, header->cells, i));
+    for (uint32_t i = 0; i < header->pools.count; i++) {
+        const struct poolcuda_pool pool = pool_at(header, i);
+        pools += pool.state == POOLCUDA_POOL_OPEN;
+#define ADD_POOL(name, unit, kind, help) all.name += pool.name;
+        POOLCUDA_POOL_FIGURES(ADD_POOL)
+    }
     printf("pools %u\n", pools);
-#define PRINT_POOL(name, unit, kind, help)                                             \
-    {                                                                                  \
-        uint64_t sum = 0;                                                              \
-        for (uint32_t i = 0; i < header->pools.count; i++)                             \
-            sum += ((const struct poolcuda_pool *)at(header, header->pools, i))->name; \
-        printf(#name " %" PRIu64 "\n", sum);                                           \
-    }
+#define PRINT_POOL(name, unit, kind, help) printf(#name " %" PRIu64 "\n", all.name);
     POOLCUDA_POOL_FIGURES(PRINT_POOL)
-#define PRINT_CELL(name, unit, kind, help)                                             \
-    {                                                                                  \
-        uint64_t sum = 0;                                                              \
-        for (uint32_t i = 0; i < header->cells.count; i++)                             \
-            sum += ((const struct poolcuda_cell *)at(header, header->cells, i))->name; \
-        printf(#name " %" PRIu64 "\n", sum);                                           \
-    }
+#define PRINT_CELL(name, unit, kind, help) printf(#name " %" PRIu64 "\n", counters.name);
     POOLCUDA_CELL_COUNTERS(PRINT_CELL)
 #define PRINT_FIXED(name, unit, kind, help)                                    \
     {                                                                          \

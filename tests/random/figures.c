@@ -15,15 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cell_sums.h"
 #include "poolcuda/stats.h"
 #include "tally.h"
 
 /* Of one pool, with its cells. */
 struct sums {
-    struct poolcuda_pool pool;
-#define SUMS_FIELD(name, unit, kind, help) uint64_t name;
-    POOLCUDA_CELL_COUNTERS(SUMS_FIELD)
-#undef SUMS_FIELD
+    struct poolcuda_pool pool; /* completed by them */
+    struct cell_sums cells;
 };
 
 static const struct poolcuda_header *header;
@@ -71,11 +70,9 @@ static void pool_read(uint32_t index, struct sums *sums) {
     memcpy(&sums->pool, record(header->pools, index), sizeof sums->pool);
     for (uint32_t i = 0; i < header->cells.count; i++) {
         const struct poolcuda_cell *cell = record(header->cells, i);
-        if (cell->pool != index + 1) continue;
-#define SUM_UP(name, unit, kind, help) sums->name += cell->name;
-        POOLCUDA_CELL_COUNTERS(SUM_UP)
-#undef SUM_UP
+        if (cell->pool == index + 1) cell_sums_add(&sums->cells, cell);
     }
+    cell_sums_complete(&sums->pool, &sums->cells);
 }
 
 void figures_note(void) {
@@ -90,9 +87,9 @@ void figures_note(void) {
             .waits = sums.pool.waits,
             .segment_allocs = sums.pool.segment_allocs,
             .oom_retries = sums.pool.oom_retries,
-            .allocs = sums.allocs,
-            .hits = sums.hits,
-            .frees = sums.frees,
+            .allocs = sums.cells.allocs,
+            .hits = sums.cells.hits,
+            .frees = sums.cells.frees,
         };
         if (last[i].generation != sums.pool.generation) memset(&last[i].figures, 0, sizeof last[i].figures);
 #define ADD_GROWTH(name) \
@@ -121,15 +118,15 @@ static uint64_t ahead_of(const struct poolcuda_pool *pool) {
 /* A sentence about the first thing that is wrong with one pool; NULL when nothing is. */
 static const char *pool_broken(const struct sums *sums, uint64_t *is, uint64_t *should) {
     const struct poolcuda_pool *pool = &sums->pool;
+    const struct cell_sums *cells = &sums->cells;
     const uint64_t cached = cached_of(pool);
     const struct {
         const char *text;
         uint64_t is, should;
     } equal[] = {
-        {"blocks freed, and blocks handed out", sums->frees, sums->allocs},
-        {"bytes freed, and bytes handed out", sums->freed_live_bytes, sums->alloc_live_bytes},
-        {"requested bytes freed, and handed out", sums->freed_requested_bytes, sums->alloc_requested_bytes},
-        {"hits and misses, and allocations", sums->hits + sums->misses, sums->allocs},
+        {"blocks freed, and blocks handed out", cells->frees, cells->allocs},
+        {"bytes freed, and bytes handed out", cells->freed_live_bytes, cells->alloc_live_bytes},
+        {"requested bytes freed, and handed out", cells->freed_requested_bytes, cells->alloc_requested_bytes},
         {"bytes that waiting failed for", pool->retired_bytes, 0},
         {"segments taken less those given back, and those held", pool->segment_allocs - pool->segment_releases,
          pool->segments},
@@ -140,13 +137,13 @@ static const char *pool_broken(const struct sums *sums, uint64_t *is, uint64_t *
         const char *text;
         uint64_t is, most;
     } bounded[] = {
+        {"allocations that took a segment, and all", cells->misses, cells->allocs},
+        {"calls by the driver door, and all", cells->driver_door, cells->allocs + cells->frees},
         {"cached bytes, and reserved ones", cached, pool->reserved_bytes},
         {"the largest free block, and the cached bytes", pool->largest_free_bytes, cached},
         {"releasable bytes, and the cached bytes", pool->releasable_bytes, cached},
-        {"idle bytes, and their peak", pool->idle_bytes, pool->peak_idle_bytes},
         {"reserved bytes, and their peak", pool->reserved_bytes, pool->peak_reserved_bytes},
-        {"cached bytes, and their peak", cached, pool->peak_cached_bytes},
-        {"frees refused, and wrong ones", sums->bad_frees, atomic_load(&tally.wrong_frees)},
+        {"frees refused, and wrong ones", pool->bad_frees, atomic_load(&tally.wrong_frees)},
         {"the peak of live bytes, and of reserved ones", pool->peak_live_bytes, pool->peak_reserved_bytes},
     };
     for (size_t i = 0; i < sizeof equal / sizeof equal[0]; i++) {

@@ -30,7 +30,7 @@ static void warm_on(struct fixture *f, struct device_stream stream, size_t size,
 }
 
 static uint64_t merges(void) {
-    return figures_of_cell(figures_of_pool())->merges;
+    return figures_of_pool()->merges;
 }
 
 static void the_block_freed_last_serves_the_next_request(void **state) {
@@ -51,7 +51,7 @@ static void the_block_freed_last_serves_the_next_request(void **state) {
     assert_int_equal(merges(), before);
     assert_int_equal(totals_of(&f, 0).live, WARM * SMALL);
     assert_int_equal(totals_of(&f, 0).idle, SEGMENT - WARM * SMALL);
-    assert_int_equal(figures_of_cell(figures_of_pool())->hits, WARM - 1 + 200);
+    assert_int_equal(pool_counters(figures_of_pool()).hits, WARM - 1 + 200);
     fixture_end(&f);
 }
 

@@ -177,8 +177,8 @@ static void a_fill_that_fails_is_the_answer_and_the_block_is_free_again(void **s
     /* Part of it may be under way: not given out before a fence has passed. */
     assert_int_equal(totals.waiting, 2 * (4096 + 20 * MIB_BYTES));
     assert_pool_whole(&f);
-    const struct poolcuda_cell *cell = figures_of_cell(figures_of_pool());
-    assert_int_equal(cell->allocs - cell->frees, 1);
+    const struct cell_sums counters = pool_counters(figures_of_pool());
+    assert_int_equal(counters.allocs - counters.frees, 1);
     f.device.fill_fails_with = 0;
     must_free(&f, neighbour);
     fixture_end(&f);

@@ -6,6 +6,7 @@
 #include "pool/internal.h"
 
 #include "pool_fixture.h"
+#include "pool_insides.h"
 
 #include <pthread.h>
 
@@ -88,12 +89,12 @@ static void one_too_many_is_a_miss_and_served_by_the_ordinary_pool(void **state)
     begin(&f, false);
     for (unsigned i = 0; i < 4; i++) blocks[i] = must_alloc(&f, BIG);
     for (unsigned i = 1; i < 4; i++) assert_int_equal(blocks[i], blocks[i - 1] + BIG); /* by address */
-    assert_int_equal(figures_of_cell(figures_of_pool())->hits, 4);
+    assert_int_equal(pool_counters(figures_of_pool()).hits, 4);
     blocks[4] = must_alloc(&f, BIG);
     assert_false(is_fixed(&f, blocks[4]));
     assert_int_equal(fixed_figures(BIG)->misses, 1);
     assert_int_equal(fixed_figures(BIG)->in_use, 4);
-    assert_int_equal(figures_of_cell(figures_of_pool())->misses, 1);
+    assert_int_equal(pool_counters(figures_of_pool()).misses, 1);
     for (unsigned i = 0; i < 5; i++) must_free(&f, blocks[i]);
     assert_int_equal(fixed_figures(BIG)->in_use, 0);
     assert_int_equal(fixed_figures(BIG)->peak_in_use, 4);
@@ -111,7 +112,7 @@ static void free_neighbours_stay_apart(void **state) {
         assert_pool_whole(&f);
     }
     const struct poolcuda_pool *figures = figures_of_pool();
-    assert_int_equal(figures->idle_bytes, 0); /* nobody else can have them, */
+    assert_int_equal(pool_figures(figures).idle_bytes, 0); /* nobody else can have them, */
     assert_int_equal(figures->largest_free_bytes, 0);
     assert_int_equal(figures->fixed_free_bytes, 4 * BIG + 3 * ROUND);
     assert_false(is_fixed(&f, must_alloc(&f, 2 * BIG)));
@@ -128,14 +129,14 @@ static void event_mode_waits_for_a_fence_and_asks_for_one(void **state) {
     f.device.passes_at_once = false;
     for (unsigned i = 0; i < 4; i++) blocks[i] = must_alloc(&f, BIG);
     must_free(&f, blocks[2]);
-    assert_int_equal(figures_of_pool()->waiting_bytes, BIG);
+    assert_int_equal(pool_figures(figures_of_pool()).waiting_bytes, BIG);
     assert_int_equal(fixed_figures(BIG)->in_use, 4); /* nobody can have it yet */
     assert_false(is_fixed(&f, must_alloc(&f, BIG)));
     assert_int_equal(f.device.synchronizes, 0);
     assert_true(f.device.fences > 0);
     f.device.passed = f.device.recorded;
     assert_int_equal(must_alloc(&f, BIG), blocks[2]);
-    assert_int_equal(figures_of_pool()->waiting_bytes, 0);
+    assert_int_equal(pool_figures(figures_of_pool()).waiting_bytes, 0);
     assert_int_equal(fixed_figures(BIG)->misses, 1);
     fixture_end(&f);
 }
@@ -164,8 +165,8 @@ static void a_free_in_the_order_of_a_stream_waits_for_a_fence(void **state) {
     uint64_t blocks[4];
     for (unsigned i = 0; i < 4; i++) blocks[i] = must_alloc(&f, BIG);
     must_free_on(&f, STREAM(1), blocks[1]);
-    assert_int_equal(figures_of_pool()->ordered_bytes, 0);
-    assert_int_equal(figures_of_pool()->waiting_bytes, BIG);
+    assert_int_equal(pool_figures(figures_of_pool()).ordered_bytes, 0);
+    assert_int_equal(pool_figures(figures_of_pool()).waiting_bytes, BIG);
     assert_pool_whole(&f);
     assert_false(is_fixed(&f, must_alloc(&f, BIG)));
     f.device.passed = f.device.recorded;
@@ -229,7 +230,7 @@ static void a_freed_one_is_never_kept_for_an_ordinary_request(void **state) {
             for (unsigned i = 0; i < 50; i++) blocks[i] = must_alloc(&f, ODD);
             for (unsigned i = 0; i < 50; i++) must_free(&f, blocks[i]);
         }
-        assert_true(atomic_load(&f.pool->pools)->bins.count > 0);
+        assert_true(binned_bytes(atomic_load(&f.pool->pools)) > 0);
         for (unsigned i = 0; i < 50; i++) assert_int_equal(is_fixed(&f, must_alloc(&f, ODD)), i < 3);
         assert_int_equal(fixed_figures(ROUND)->in_use, 3);
         fixture_end(&f);
@@ -413,7 +414,7 @@ static void in_a_capture_a_free_one_serves_what_the_driver_cannot(void **state) 
     const uint64_t block = must_alloc(&f, BIG);
     pool_capture_begin(f.pool);
     assert_int_equal(pool_free(f.pool, block, POOL_DOOR_DRIVER), 0);
-    assert_int_equal(figures_of_pool()->waiting_bytes, BIG);
+    assert_int_equal(pool_figures(figures_of_pool()).waiting_bytes, BIG);
     assert_int_equal(pool_alloc(f.pool, BIG, POOL_DOOR_DRIVER, &address), POOL_PASS);
     assert_int_equal(pool_alloc_cached(f.pool, BIG, POOL_DOOR_DRIVER, &address), 0);
     assert_true(is_fixed(&f, address));

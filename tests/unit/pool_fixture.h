@@ -6,6 +6,7 @@
 #ifndef POOLCUDA_POOL_FIXTURE_H
 #define POOLCUDA_POOL_FIXTURE_H
 
+#include "cell_sums.h"
 #include "config/config.h"
 #include "fake_device.h"
 #include "pool/pool.h"
@@ -97,14 +98,23 @@ static inline const struct poolcuda_pool *figures_of_pool(void) {
     return NULL;
 }
 
-/* The first cell of a pool, NULL when it has none. */
-static inline const struct poolcuda_cell *figures_of_cell(const struct poolcuda_pool *pool) {
+/* What the cells of a pool say together. */
+static inline struct cell_sums pool_counters(const struct poolcuda_pool *pool) {
     const struct poolcuda_header *header = stats_header();
+    struct cell_sums sums = {0};
     for (uint32_t i = 0; pool && i < header->cells.count; i++) {
         const struct poolcuda_cell *cell = figures_record(&header->cells, i);
-        if (cell->pool && figures_record(&header->pools, cell->pool - 1) == pool) return cell;
+        if (cell->pool && figures_record(&header->pools, cell->pool - 1) == pool) cell_sums_add(&sums, cell);
     }
-    return NULL;
+    return sums;
+}
+
+/* What the record of a pool and its cells say together. */
+static inline struct poolcuda_pool pool_figures(const struct poolcuda_pool *pool) {
+    const struct cell_sums sums = pool_counters(pool);
+    struct poolcuda_pool figures = *pool;
+    cell_sums_complete(&figures, &sums);
+    return figures;
 }
 
 /* The newest event of a type; its sequence is 0 when there was none. */

@@ -6,6 +6,7 @@
 #include "pool/internal.h"
 
 #include "pool_fixture.h"
+#include "pool_insides.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -40,7 +41,7 @@ static void end(struct fixture *f) {
     assert_int_equal(atomic_load(&fences->records_begun), atomic_load(&fences->records_ended));
     assert_int_equal(atomic_load(&fences->marks_begun), atomic_load(&fences->marks_ended));
     for (struct pool *pool = atomic_load(&f->pool->pools); pool; pool = pool->next) {
-        assert_int_equal(atomic_load(&pool->waits_begun), atomic_load(&pool->waits_ended));
+        assert_int_equal(waits_under_way(pool), 0);
         assert_int_equal(pool->inside, 0);
     }
     fixture_end(f);
@@ -77,7 +78,9 @@ static void a_memory_pool_that_has_ended_meanwhile_gives_out_nothing(void **stat
     uint64_t address;
     begin(&f, false);
     must_alloc_on(&f, A, BIG);
-    atomic_load(&f.pool->pools)->ended = true; /* as this thread, on its way, cannot know yet */
+    struct pool *pool = atomic_load(&f.pool->pools);
+    pool->ended = true; /* as this thread, on its way, cannot know yet */
+    fronts_gate(pool);
     assert_int_equal(pool_alloc_async(f.pool, BIG, A, POOL_DOOR_DRIVER, &address), POOL_PASS);
     end(&f);
 }

@@ -77,7 +77,7 @@ static void must_pass(struct fixture *f) {
 
 static void a_context_without_host_memory_is_pooled_later(void **state) {
     (void)state;
-    for (unsigned succeed = 0; succeed < 2; succeed++) { /* the device's, the pool's */
+    for (unsigned succeed = 0; succeed < 3; succeed++) { /* the device's, the pool's, its first front's */
         struct fixture f;
         fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
         heap = (struct shortage){succeed, 1};
@@ -86,6 +86,18 @@ static void a_context_without_host_memory_is_pooled_later(void **state) {
         must_free(&f, must_alloc(&f, 512));
         fixture_end(&f);
     }
+}
+
+static void a_thread_without_a_front_is_served_all_the_same(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    heap = (struct shortage){3, 1};
+    must_free(&f, must_alloc(&f, 512));
+    assert_int_equal(heap.failing, 0);
+    assert_pool_whole(&f);
+    assert_int_equal(totals_of(&f, 0).idle, 16 * MIB_BYTES);
+    fixture_end(&f);
 }
 
 static void a_segment_without_records_goes_back(void **state) {
@@ -109,7 +121,7 @@ static void a_segment_that_cannot_be_registered_goes_back(void **state) {
     begin(&f);
     f.device.range_room = 64; /* the fake device's own */
     f.device.ranges = __real_malloc(f.device.range_room * sizeof *f.device.ranges);
-    heap = (struct shortage){2, 1}; /* after the records of the device and of the pool */
+    heap = (struct shortage){4, 1}; /* after those of the device, the pool, and its two fronts */
     must_pass(&f);
     assert_int_equal(heap.failing, 0);
     assert_int_equal(f.device.range_count, 0);
@@ -262,7 +274,7 @@ static void a_whole_that_cannot_be_registered_goes_back(void **state) {
     fixture_begin(&f, 1024 * MIB_BYTES, options);
     f.device.range_room = 64; /* the fake device's own */
     f.device.ranges = __real_malloc(f.device.range_room * sizeof *f.device.ranges);
-    heap = (struct shortage){2, 1}; /* after the records of the device and of the pool */
+    heap = (struct shortage){3, 1}; /* after the records of the device, of the pool and of its first front */
     must_alloc(&f, 512);
     assert_int_equal(heap.failing, 0);
     assert_int_equal(figures_of_pool()->prealloc_bytes, 0);
@@ -272,6 +284,7 @@ static void a_whole_that_cannot_be_registered_goes_back(void **state) {
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_context_without_host_memory_is_pooled_later),
+    cmocka_unit_test(a_thread_without_a_front_is_served_all_the_same),
     cmocka_unit_test(a_segment_without_records_goes_back),
     cmocka_unit_test(a_segment_that_cannot_be_registered_goes_back),
     cmocka_unit_test(a_segment_that_the_map_has_no_room_for_is_found),

@@ -301,7 +301,7 @@ static void what_nobody_can_trace_is_bounded(void **state) {
         assert_true(totals_of(&f, 0).reserved <= 320 * MIB_BYTES);
     }
     assert_true(f.device.synchronizes > 0 && f.device.synchronizes < 40);
-    assert_int_equal(figures_of_pool()->waits, f.device.synchronizes);
+    assert_int_equal(pool_figures(figures_of_pool()).waits, f.device.synchronizes);
     fixture_end(&f);
 }
 

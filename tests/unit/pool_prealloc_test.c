@@ -6,6 +6,7 @@
 #include "pool/internal.h"
 
 #include "pool_fixture.h"
+#include "pool_insides.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -48,7 +49,7 @@ static void one_driver_allocation_serves_what_fits_in_it(void **state) {
     assert_int_equal(figures->segments, 1);
     assert_int_equal(figures->segment_allocs, 1);
     assert_int_equal(figures->growths, 0);
-    assert_int_equal(figures_of_cell(figures)->misses, 0); /* no driver allocation was for them */
+    assert_int_equal(pool_counters(figures).misses, 0); /* no driver allocation was for them */
     fixture_end(&f);
 }
 
@@ -91,7 +92,7 @@ static void what_was_kept_for_its_next_request_is_joined_too(void **state) {
             for (unsigned i = 0; i < 200; i++) blocks[i] = must_alloc(&f, 4 * KIB);
             for (unsigned i = 0; i < 200; i++) must_free(&f, blocks[i]);
         }
-        assert_true(only_pool(&f)->bins.count > 0);
+        assert_true(binned_bytes(only_pool(&f)) > 0);
         if (relieve) {
             assert_true(pool_relieve(f.pool, 0));
             assert_int_equal(f.device.in_use[0], 0);
@@ -186,7 +187,7 @@ static void the_headroom_does_not_take_it(void **state) {
     begin_with(&f, 512 * MIB_BYTES, SOME, options);
     const uint64_t inside = must_alloc(&f, SOME);
     const uint64_t beside = must_alloc(&f, 220 * MIB_BYTES);
-    assert_true(atomic_load(&only_pool(&f)->device->tight));
+    assert_true(atomic_load(&only_pool(&f)->device->pressed) & DEVICE_TIGHT);
     must_free(&f, inside);
     assert_int_equal(totals_of(&f, 0).reserved, SOME + 220 * MIB_BYTES);
     must_free(&f, beside);

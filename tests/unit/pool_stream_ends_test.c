@@ -118,7 +118,7 @@ static void a_list_that_is_used_again_is_the_new_streams(void **state) {
         leave_block(&f, STREAM(i));
         const struct pool *pool = async_pool(&f);
         const struct stream_list *list = streams_find(pool, (uint64_t)(uintptr_t)STREAM(i).handle);
-        assert_int_equal(pool->cells[list->cell]->stream, list->id);
+        assert_int_equal(list->front->cell->stream, list->id);
         f.device.marked = f.device.marked_in = NULL;
         pool_stream_end(f.pool, STREAM(i).handle);
         assert_ptr_equal(f.device.marked, STREAM(i).handle);

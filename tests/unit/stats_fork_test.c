@@ -21,9 +21,9 @@ static int write_in_forked_child(void *arg) {
     stats_start(true);
     if (stats_header()->state != POOLCUDA_RUNNING) CHILD_SKIP("no segment can be made in /dev/shm\n");
     struct poolcuda_pool *pool = stats_pool_open();
-    struct poolcuda_cell *cell = stats_cell_open(pool, 3);
+    struct poolcuda_cell *cell = stats_cell_open(pool, 3, 0);
     stats_pool_publish(pool);
-    stats_set(&cell->allocs, 5);
+    stats_set(&cell->classes[3].allocs, 5);
     stats_pass(POOLCUDA_PASS_foreign);
     shm_path_of(path, getpid());
     CHECK(shm_read(path, &before), "no segment\n");
@@ -39,7 +39,7 @@ static int write_in_forked_child(void *arg) {
         const struct poolcuda_event event = {.type = POOLCUDA_EVENT_trim};
         stats_event(&event);
         stats_pass(POOLCUDA_PASS_forked);
-        stats_add(&cell->allocs, 100); /* pointers that the pool kept */
+        stats_add(&cell->classes[3].allocs, 100); /* pointers that the pool kept */
         stats_add(&pool->waits, 100);
         stats_add(&parents->pass_through[0], 100);
         stats_start(true);
@@ -48,7 +48,7 @@ static int write_in_forked_child(void *arg) {
         struct poolcuda_pool *own = stats_pool_open();
         CHECK(own != pool, "the child was given the parent's record\n");
         stats_pool_publish(own);
-        stats_cell_open(own, 1);
+        stats_cell_open(own, 1, 0);
         stats_pool_gone(own);
         stats_finish();
         _exit(0);
@@ -58,7 +58,7 @@ static int write_in_forked_child(void *arg) {
     CHECK(memcmp(&before, &after, sizeof before) == 0, "the child wrote into the segment\n");
     stats_pass(POOLCUDA_PASS_foreign);
     CHECK_EQUAL(stats_header()->pass_through[POOLCUDA_PASS_foreign], 2);
-    CHECK_EQUAL(cell->allocs, 5);
+    CHECK_EQUAL(cell->classes[3].allocs, 5);
     stats_finish();
     CHECK(!shm_exists(path), "the segment stayed\n");
     return 0;

@@ -142,24 +142,25 @@ static void layout_of_a_pool_is_pinned(void **state) {
         PIN(poolcuda_pool, prealloc_bytes, 352, 8),
         PIN(poolcuda_pool, prealloc_unused_bytes, 360, 8),
         PIN(poolcuda_pool, fixed_free_bytes, 368, 8),
-        PIN(poolcuda_pool, tail, 376, 8),
-        PIN(poolcuda_pool, classes, 384, 2560),
-        PIN(poolcuda_pool, hit_ns, 2944, 256),
-        PIN(poolcuda_pool, miss_ns, 3200, 256),
-        PIN(poolcuda_pool, reserved, 3456, 128),
+        PIN(poolcuda_pool, splits, 376, 8),
+        PIN(poolcuda_pool, merges, 384, 8),
+        PIN(poolcuda_pool, bad_frees, 392, 8),
+        PIN(poolcuda_pool, class_cached_bytes, 400, 320),
+        PIN(poolcuda_pool, hit_ns, 720, 256),
+        PIN(poolcuda_pool, miss_ns, 976, 256),
+        PIN(poolcuda_pool, reserved, 1232, 176),
     };
-    CHECK_PINS(poolcuda_pool, 3584, pins);
+    CHECK_PINS(poolcuda_pool, 1408, pins);
 }
 
 static void layout_of_a_size_class_is_pinned(void **state) {
     (void)state;
     static const struct pin pins[] = {
-        PIN(poolcuda_size_class, frees, 0, 8),        PIN(poolcuda_size_class, freed_bytes, 8, 8),
-        PIN(poolcuda_size_class, allocs, 16, 8),      PIN(poolcuda_size_class, hits, 24, 8),
-        PIN(poolcuda_size_class, alloc_bytes, 32, 8), PIN(poolcuda_size_class, cached_bytes, 40, 8),
-        PIN(poolcuda_size_class, reserved, 48, 16),
+        PIN(poolcuda_size_class, allocs, 0, 8),  PIN(poolcuda_size_class, alloc_bytes, 8, 8),
+        PIN(poolcuda_size_class, frees, 16, 8),  PIN(poolcuda_size_class, freed_bytes, 24, 8),
+        PIN(poolcuda_size_class, misses, 32, 8), PIN(poolcuda_size_class, held_bytes, 40, 8),
     };
-    CHECK_PINS(poolcuda_size_class, 64, pins);
+    CHECK_PINS(poolcuda_size_class, 48, pins);
 }
 
 static void layout_of_a_cell_is_pinned(void **state) {
@@ -167,23 +168,18 @@ static void layout_of_a_cell_is_pinned(void **state) {
     static const struct pin pins[] = {
         PIN(poolcuda_cell, pool, 0, 4),
         PIN(poolcuda_cell, reserved0, 4, 4),
-        PIN(poolcuda_cell, stream, 8, 8),
-        PIN(poolcuda_cell, thread, 16, 8),
-        PIN(poolcuda_cell, frees, 24, 8),
-        PIN(poolcuda_cell, freed_requested_bytes, 32, 8),
-        PIN(poolcuda_cell, freed_live_bytes, 40, 8),
-        PIN(poolcuda_cell, allocs, 48, 8),
-        PIN(poolcuda_cell, hits, 56, 8),
-        PIN(poolcuda_cell, misses, 64, 8),
-        PIN(poolcuda_cell, alloc_requested_bytes, 72, 8),
-        PIN(poolcuda_cell, alloc_live_bytes, 80, 8),
-        PIN(poolcuda_cell, splits, 88, 8),
-        PIN(poolcuda_cell, merges, 96, 8),
-        PIN(poolcuda_cell, runtime_door, 104, 8),
-        PIN(poolcuda_cell, bad_frees, 112, 8),
-        PIN(poolcuda_cell, reserved, 120, 72),
+        PIN(poolcuda_cell, sequence, 8, 8),
+        PIN(poolcuda_cell, freed_requested_bytes, 16, 8),
+        PIN(poolcuda_cell, alloc_requested_bytes, 24, 8),
+        PIN(poolcuda_cell, driver_door, 32, 8),
+        PIN(poolcuda_cell, free_waits, 40, 8),
+        PIN(poolcuda_cell, waiting_bytes, 48, 8),
+        PIN(poolcuda_cell, stream, 56, 8),
+        PIN(poolcuda_cell, thread, 64, 8),
+        PIN(poolcuda_cell, reserved, 72, 56),
+        PIN(poolcuda_cell, classes, 128, 1920),
     };
-    CHECK_PINS(poolcuda_cell, 192, pins);
+    CHECK_PINS(poolcuda_cell, 2048, pins);
 }
 
 static void layout_of_a_fixed_size_pool_is_pinned(void **state) {
@@ -224,7 +220,7 @@ static void numbers_of_the_contract_are_pinned(void **state) {
     (void)state;
     assert_memory_equal(POOLCUDA_MAGIC, "POOLCUDA", 8);
     assert_string_equal(POOLCUDA_SHM_PREFIX, "poolcuda-");
-    assert_int_equal(POOLCUDA_LAYOUT_VERSION, 1);
+    assert_int_equal(POOLCUDA_LAYOUT_VERSION, 2);
     assert_int_equal(POOLCUDA_SHM_MAX_BYTES, 524288);
     assert_int_equal(POOLCUDA_SIZE_CLASSES, 40);
     assert_int_equal(POOLCUDA_LATENCY_BUCKETS, 32);

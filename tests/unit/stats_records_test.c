@@ -56,11 +56,12 @@ static int figures_without_segment(void *arg) {
     stats_pass(POOLCUDA_PASS_foreign);
     CHECK_EQUAL(stats_header()->pass_through[POOLCUDA_PASS_foreign], 2);
     struct poolcuda_pool *pool = stats_pool_open();
-    struct poolcuda_cell *cell = stats_cell_open(pool, 9);
+    struct poolcuda_cell *cell = stats_cell_open(pool, 9, 4);
     stats_pool_publish(pool);
     CHECK_EQUAL(stats_pool_number(pool), 0);
     CHECK_EQUAL(pool->state, POOLCUDA_POOL_OPEN);
     CHECK_EQUAL(cell->stream, 9);
+    CHECK_EQUAL(cell->thread, 4);
     const struct poolcuda_event event = event_of(3);
     stats_event(&event);
     CHECK_EQUAL(stats_header()->event_next, 1);
@@ -104,7 +105,7 @@ static int take_over(void *arg) {
     CHECK_EQUAL(published()->events[0].sequence, 1);
     CHECK_EQUAL(stats_pool_number(before), 0);
     CHECK(!in_segment(before), "a pool moved\n");
-    CHECK(!in_segment(stats_cell_open(before, 0)), "a private pool's cell is published\n");
+    CHECK(!in_segment(stats_cell_open(before, 0, 0)), "a private pool's cell is published\n");
     CHECK_EQUAL(stats_pool_number(stats_pool_open()), 1);
     exit(0);
 }
@@ -163,11 +164,11 @@ static int reuse_gone_pool(void *arg) {
         pools[i] = stats_pool_open();
         stats_pool_publish(pools[i]);
     }
-    struct poolcuda_cell *cell = stats_cell_open(pools[7], 5), *other = stats_cell_open(pools[3], 6);
+    struct poolcuda_cell *cell = stats_cell_open(pools[7], 5, 0), *other = stats_cell_open(pools[3], 6, 0);
     stats_write_begin(pools[7]);
     CHECK_EQUAL(pools[7]->sequence & 1, 1);
     stats_set(&pools[7]->reserved_bytes, 123);
-    stats_add(&cell->allocs, 4);
+    stats_add(&cell->classes[3].allocs, 4);
     stats_write_end(pools[7]);
     const uint64_t sequence = pools[7]->sequence;
     CHECK_EQUAL(sequence & 1, 0);
@@ -176,7 +177,7 @@ static int reuse_gone_pool(void *arg) {
     CHECK_EQUAL(pools[7]->state, POOLCUDA_POOL_GONE);
     CHECK_EQUAL(pools[7]->reserved_bytes, 123); /* a reader still finds its last figures */
     CHECK_EQUAL(cell->pool, 8);
-    CHECK_EQUAL(cell->allocs, 4);
+    CHECK_EQUAL(cell->classes[3].allocs, 4);
 
     CHECK(stats_pool_open() == pools[7], "not the one that has been gone longest\n");
     CHECK_EQUAL(pools[7]->state, POOLCUDA_POOL_UNUSED);
@@ -222,14 +223,15 @@ static int open_many_cells(void *arg) {
     stats_pool_publish(stats_pool_open());
     struct poolcuda_pool *pool = stats_pool_open();
     for (unsigned i = 0; i < MANY; i++) {
-        cells[i] = stats_cell_open(pool, i);
+        cells[i] = stats_cell_open(pool, i, i % 3);
         CHECK_EQUAL(in_segment(cells[i]), i < POOLCUDA_MAX_CELLS);
         CHECK_EQUAL(cells[i]->pool, 2);
         CHECK_EQUAL(cells[i]->stream, i);
-        CHECK_EQUAL(cells[i]->allocs, 0);
-        stats_set(&cells[i]->allocs, i);
+        CHECK_EQUAL(cells[i]->thread, i % 3);
+        CHECK_EQUAL(cells[i]->classes[3].allocs, 0);
+        stats_set(&cells[i]->classes[3].allocs, i);
     }
-    for (unsigned i = 0; i < MANY; i++) CHECK_EQUAL(cells[i]->allocs, i);
+    for (unsigned i = 0; i < MANY; i++) CHECK_EQUAL(cells[i]->classes[3].allocs, i);
     exit(0);
 }
 
@@ -238,25 +240,56 @@ static void cells_that_find_no_room_are_private_and_apart(void **state) {
     child_run(open_many_cells, NULL);
 }
 
+static int open_further_cells(void *arg) {
+    (void)arg;
+    start_published();
+    struct poolcuda_pool *pool = stats_pool_open(), *gone = stats_pool_open();
+    stats_cell_open(pool, 0, 0);
+    stats_cell_open(gone, 0, 0);
+    unsigned further = 0;
+    struct poolcuda_cell *cell;
+    while ((cell = stats_cell_more(pool, 0, further + 1)) != NULL) {
+        CHECK(in_segment(cell), "a further cell is private\n");
+        CHECK_EQUAL(cell->pool, 1);
+        CHECK_EQUAL(cell->stream, 0);
+        CHECK_EQUAL(cell->thread, ++further);
+    }
+    CHECK_EQUAL(further, POOLCUDA_MAX_CELLS - POOLCUDA_MAX_POOLS - 2);
+    stats_pool_publish(gone);
+    stats_pool_gone(gone);
+    CHECK(stats_cell_more(pool, 7, 0) != NULL, "the gone pool's cell makes no room\n");
+    CHECK(stats_cell_more(pool, 8, 0) == NULL, "more than there may be\n");
+    for (unsigned i = 2; i <= POOLCUDA_MAX_POOLS; i++)
+        CHECK(in_segment(stats_cell_open(stats_pool_open(), 0, 0)), "the first cell of pool %u is lost\n", i);
+    exit(0);
+}
+
+static void further_cells_leave_one_for_every_pool_to_come(void **state) {
+    (void)state;
+    child_run(open_further_cells, NULL);
+}
+
 static int cells_of_gone_pool(void *arg) {
     (void)arg;
     start_published();
     struct poolcuda_pool *gone = stats_pool_open(), *live = stats_pool_open();
-    struct poolcuda_cell *of_live = stats_cell_open(live, 1);
-    stats_set(&of_live->allocs, 11);
+    struct poolcuda_cell *of_live = stats_cell_open(live, 1, 0);
+    stats_set(&of_live->classes[3].allocs, 11);
     for (unsigned i = 0; i < POOLCUDA_MAX_CELLS - 1; i++) {
-        struct poolcuda_cell *cell = stats_cell_open(gone, i);
-        stats_set(&cell->frees, 12);
+        struct poolcuda_cell *cell = stats_cell_open(gone, i, 0);
+        stats_set(&cell->classes[3].frees, 12);
+        stats_set(&cell->sequence, 3);
     }
     stats_pool_publish(gone);
     stats_pool_publish(live);
-    CHECK(!in_segment(stats_cell_open(live, 2)), "more cells than there are\n");
+    CHECK(!in_segment(stats_cell_open(live, 2, 0)), "more cells than there are\n");
     stats_pool_gone(gone);
-    struct poolcuda_cell *cell = stats_cell_open(live, 3);
+    struct poolcuda_cell *cell = stats_cell_open(live, 3, 0);
     CHECK(in_segment(cell), "the gone pool's cells were not reused\n");
-    CHECK_EQUAL(cell->frees, 0);
+    CHECK_EQUAL(cell->classes[3].frees, 0);
+    CHECK_EQUAL(cell->sequence, 0);
     CHECK_EQUAL(cell->pool, 2);
-    CHECK_EQUAL(of_live->allocs, 11);
+    CHECK_EQUAL(of_live->classes[3].allocs, 11);
     CHECK_EQUAL(gone->state, POOLCUDA_POOL_UNUSED);
     exit(0);
 }
@@ -279,10 +312,10 @@ static int exhaust_private_memory(void *arg) {
     CHECK(pool == before, "private memory without bound\n");
     CHECK(pools > 500, "only %d\n", pools);
     CHECK_EQUAL(stats_pool_number(pool), 0);
-    struct poolcuda_cell *cell = stats_cell_open(pool, 1);
+    struct poolcuda_cell *cell = stats_cell_open(pool, 1, 0);
     CHECK(cell != NULL, "no cell\n");
     stats_write_begin(pool);
-    stats_add(&cell->allocs, 1);
+    stats_add(&cell->classes[3].allocs, 1);
     stats_write_end(pool);
     stats_pool_publish(pool);
     stats_pool_gone(pool);
@@ -413,16 +446,16 @@ static void threads_that_overtake_each_other_leave_whole_events(void **state) {
 static void *open_and_close_pools(void *arg) {
     for (int i = 0; i < 300; i++) {
         struct poolcuda_pool *pool = stats_pool_open();
-        struct poolcuda_cell *cell = stats_cell_open(pool, 1);
+        struct poolcuda_cell *cell = stats_cell_open(pool, 1, 0);
         stats_pool_publish(pool);
         for (int n = 0; n < 10; n++) {
             stats_write_begin(pool);
             stats_add(&pool->waits, 1);
-            stats_add(&cell->allocs, 1);
+            stats_add(&cell->classes[3].allocs, 1);
             stats_write_end(pool);
             stats_pass(POOLCUDA_PASS_capture);
         }
-        if (stats_get(&pool->waits) != 10 || stats_get(&cell->allocs) != 10) *(bool *)arg = true;
+        if (stats_get(&pool->waits) != 10 || stats_get(&cell->classes[3].allocs) != 10) *(bool *)arg = true;
         stats_pool_gone(pool);
     }
     return NULL;
@@ -460,7 +493,7 @@ static int keep_errno_and_heap(void *arg) {
     start_published();
     struct poolcuda_pool *pool = NULL;
     for (unsigned i = 0; i < POOLCUDA_MAX_POOLS * 3; i++) pool = stats_pool_open();
-    stats_cell_open(pool, 1);
+    stats_cell_open(pool, 1, 0);
     stats_pool_publish(pool);
     stats_pool_gone(pool);
     const struct poolcuda_event event = event_of(1);
@@ -550,6 +583,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_record_that_has_been_gone_longest_is_reused_with_its_cells),
     cmocka_unit_test(an_unused_record_is_taken_before_one_that_is_gone),
     cmocka_unit_test(cells_that_find_no_room_are_private_and_apart),
+    cmocka_unit_test(further_cells_leave_one_for_every_pool_to_come),
     cmocka_unit_test(cells_of_a_gone_pool_make_room_for_others),
     cmocka_unit_test(when_private_memory_has_run_out_there_is_still_a_record),
     cmocka_unit_test(the_ring_holds_the_last_events_in_order),

@@ -55,7 +55,7 @@ static void the_header_says_who_and_what(void **state) {
     assert_true(shm_read(publisher.path, &storage));
     const struct poolcuda_header *header = &storage.header;
     assert_memory_equal(header->magic, "POOLCUDA", 8);
-    assert_int_equal(header->version, 1);
+    assert_int_equal(header->version, 2);
     assert_int_equal(header->header_bytes, 640);
     assert_int_equal(header->total_bytes, sizeof storage);
     assert_int_equal(header->pid, publisher.child.pid);
@@ -92,8 +92,8 @@ static void the_sections_lie_apart_inside_the_segment(void **state) {
     assert_true(shm_read(publisher.path, &storage));
     uint64_t end = storage.header.header_bytes;
     check_section(&storage.header.config, 128, config_variable_count(), &end);
-    check_section(&storage.header.pools, 3584, 32, &end);
-    check_section(&storage.header.cells, 192, 64, &end);
+    check_section(&storage.header.pools, 1408, 32, &end);
+    check_section(&storage.header.cells, 2048, 160, &end);
     check_section(&storage.header.events, 128, 256, &end);
     check_section(&storage.header.fixed, 64, 128, &end);
     assert_true(end <= storage.header.total_bytes);

@@ -27,7 +27,7 @@ static int start_quietly(void) {
     CHECK_EQUAL(stats_header()->state, POOLCUDA_STARTING);
     struct poolcuda_pool *pool = stats_pool_open();
     stats_pool_publish(pool);
-    stats_add(&stats_cell_open(pool, 0)->allocs, 1);
+    stats_add(&stats_cell_open(pool, 0, 0)->classes[3].allocs, 1);
     stats_event(&event);
     stats_pass(POOLCUDA_PASS_foreign);
     CHECK_EQUAL(stats_header()->pass_through[POOLCUDA_PASS_foreign], 1);
