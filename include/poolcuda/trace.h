@@ -12,7 +12,10 @@
  * Times are those of a counter, which runs at one speed on all processors. The header and each block tell what
  * CLOCK_MONOTONIC said at one value of it; a time between them lies in proportion. A free has the time at which the
  * memory was given up, an allocation one at which it was already had: so of two owners of the same bytes the first
- * ends before the second begins.
+ * ends before the second begins. Of a thread's records, amid calls within about a microsecond of one another, up to
+ * four have the time of the first of them where no other thread recorded anything between: they follow one another as
+ * they stand, and come before what has a later time. Such a time is a microsecond or two early; where the thread paused
+ * between them, a tick of the kernel (1 to 10 ms) at most.
  */
 #ifndef POOLCUDA_TRACE_H
 #define POOLCUDA_TRACE_H

@@ -227,9 +227,9 @@ static uint64_t COLD timed_wait_begin(void) {
 }
 
 /* The last question before a hit: is it recorded, where it is to be? With the front's lock. */
-static inline bool free_is_recorded(const struct pool *pool, const struct front *front, const struct block *block,
-                                    uint64_t stream, enum pool_door door) {
-    return __builtin_expect(!front->traced, 1) || watch_free_hit(pool, block, stream, door);
+static inline bool free_is_recorded(const struct front *front, const struct block *block, uint64_t stream,
+                                    enum pool_door door) {
+    return __builtin_expect(!front->traced, 1) || watch_free_hit(block, stream, door);
 }
 
 /* The front that the live block at an address may belong to, by what the table says of it: a front of threads, since
@@ -287,7 +287,7 @@ static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door 
         lock_take(&front->lock);
         if (__builtin_expect(guard == front, 1)) guard_end(guard);
         const bool served = front->serves_frees == FRONT_SERVES && !waited_ns && hit_live(front, block, address);
-        if (__builtin_expect(served && hit_may_bin(front, class) && free_is_recorded(pool, front, block, 0, door), 1)) {
+        if (__builtin_expect(served && hit_may_bin(front, class) && free_is_recorded(front, block, 0, door), 1)) {
             struct poolcuda_cell *cell = front->cell;
             const uint64_t at = cell_begin(cell);
             hit_end_life(front, block, door);
@@ -354,7 +354,7 @@ static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_do
         const bool served = front->serves_frees == FRONT_SERVES && front->until_round > 1 &&
                             hit_live(front, block, address) && block->size < BIN_BYTES &&
                             front->waiting.bytes < FRONT_WAITING && !hit_is_pressed(front);
-        if (__builtin_expect(served && free_is_recorded(pool, front, block, 0, door), 1)) {
+        if (__builtin_expect(served && free_is_recorded(front, block, 0, door), 1)) {
             front->until_round--;
             struct poolcuda_cell *cell = front->cell;
             const uint64_t at = cell_begin(cell);
@@ -543,9 +543,8 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         if (__builtin_expect(class < BIN_CLASSES, 1)) {
             lock_take(&front->lock);
             const bool served = front->serves_frees == ref->identity.id && hit_live(front, block, address);
-            if (__builtin_expect(served && hit_may_bin(front, class) &&
-                                     free_is_recorded(pool, front, block, ref->identity.id, door),
-                                 1)) {
+            if (__builtin_expect(
+                    served && hit_may_bin(front, class) && free_is_recorded(front, block, ref->identity.id, door), 1)) {
                 struct poolcuda_cell *cell = front->cell;
                 const uint64_t at = cell_begin(cell);
                 hit_end_life(front, block, door);

@@ -1007,7 +1007,7 @@ void watch_alloc(const struct request *request, struct watch_block block, bool t
 void watch_hit(const struct pool *pool, struct watch_block block, size_t requested, uint64_t stream,
                enum pool_door door);
 /* A block is about to be freed by a hit: under its front's lock. False: its record needs the other way. */
-bool watch_free_hit(const struct pool *pool, const struct block *block, uint64_t stream, enum pool_door door);
+bool watch_free_hit(const struct block *block, uint64_t stream, enum pool_door door);
 /* What the thread is about to free, and how: in the order of a stream, or it never comes back. */
 #define WATCH_KEPT UINT64_MAX
 struct watch_asked {

@@ -22,6 +22,12 @@ static inline uint64_t where_of(const struct pool *pool, bool on_stream) {
                        on_stream ? POOLCUDA_TRACE_STREAM_ID : POOLCUDA_TRACE_NO_STREAM);
 }
 
+static inline uint64_t when(struct trace_block *own) {
+    if (__builtin_expect(own != NULL, 1)) return trace_when(own);
+    trace_interrupt();
+    return trace_time();
+}
+
 static void COLD record_alloc(const struct pool *pool, struct watch_block block, size_t requested, uint64_t stream,
                               enum pool_door door, bool took_segment, uint64_t time) {
     const struct trace_call call = {
@@ -42,10 +48,10 @@ static void COLD record_alloc(const struct pool *pool, struct watch_block block,
 void APART watch_hit(const struct pool *pool, struct watch_block block, size_t requested, uint64_t stream,
                      enum pool_door door) {
     if (!trace_is_on()) return;
-    const uint64_t time = trace_time();
     struct trace_block *own = trace_own;
-    if (__builtin_expect(!own, 0) || !trace_put_hit(own, time, block.address, requested, block.id, stream,
-                                                    where_of(pool, stream != 0), door == POOL_DOOR_RUNTIME))
+    const uint64_t time = when(own);
+    if (__builtin_expect(!own, 0) ||
+        !trace_put_hit(own, time, block.address, requested, block.id, stream, door == POOL_DOOR_RUNTIME))
         record_alloc(pool, block, requested, stream, door, false, time);
 }
 
@@ -62,11 +68,10 @@ void APART watch_alloc(const struct request *request, struct watch_block block, 
                  (unsigned long long)block.address, took_segment ? "miss" : "hit");
 }
 
-bool APART watch_free_hit(const struct pool *pool, const struct block *block, uint64_t stream, enum pool_door door) {
+bool APART watch_free_hit(const struct block *block, uint64_t stream, enum pool_door door) {
     if (!trace_is_on()) return true;
     struct trace_block *own = trace_own;
-    return own &&
-           trace_put_free(own, trace_time(), block->id, stream, where_of(pool, stream != 0), door == POOL_DOOR_RUNTIME);
+    return own && trace_put_free(own, trace_when(own), block->id, stream, door == POOL_DOOR_RUNTIME);
 }
 
 static void COLD record_free_later(const struct pool *pool, const struct block *block, enum pool_door door,
@@ -85,13 +90,12 @@ static void COLD record_free_later(const struct pool *pool, const struct block *
 
 void APART watch_free(const struct pool *pool, const struct block *block, enum pool_door door) {
     if (!trace_is_on()) return;
-    const uint64_t time = trace_time();
+    struct trace_block *own = trace_own;
     const bool on_stream = watch_asked.address == block->address;
     const uint64_t stream = on_stream ? watch_asked.stream : 0;
     if (__builtin_expect(stream == WATCH_KEPT, 0)) return;
-    struct trace_block *own = trace_own;
-    if (__builtin_expect(!own, 0) ||
-        !trace_put_free(own, time, block->id, stream, where_of(pool, on_stream), door == POOL_DOOR_RUNTIME))
+    const uint64_t time = when(own);
+    if (__builtin_expect(!own, 0) || !trace_put_free(own, time, block->id, stream, door == POOL_DOOR_RUNTIME))
         record_free_later(pool, block, door, on_stream, time);
 }
 

@@ -23,6 +23,7 @@
 enum {
     BLOCK_WORDS = POOLCUDA_TRACE_BLOCK_BYTES / 8,
     HEAD_WORDS = sizeof(struct poolcuda_trace_block) / 8,
+    RECORDS_MOST_A_TIME = 3, /* after the one that read it: where the calls pause, so many are early */
     /* with what a record may need before it */
     RECORD_WORDS_MOST = (sizeof(struct poolcuda_trace_place) + sizeof(struct poolcuda_trace_call)) / 8
 };
@@ -40,6 +41,8 @@ struct block {
 
 bool trace_flag;
 enum poolcuda_trace_counter trace_counter;
+
+struct trace_latest trace_latest;
 
 _Thread_local struct trace_block *trace_own __attribute__((tls_model("initial-exec")));
 
@@ -101,6 +104,26 @@ static void put_call(struct trace_block *block, const struct trace_call *call, u
     put_long(block, &record, sizeof record / 8);
 }
 
+/* ---- times ---- */
+
+static void be_latest(struct trace_block *block) {
+    if (!trace_is_latest(block)) atomic_store_explicit(&trace_latest.block, block, memory_order_relaxed);
+}
+
+/* More and more records share a time while they come within a microsecond of one another. */
+uint64_t trace_when_anew(struct trace_block *block) {
+    const uint64_t now = trace_time();
+    const bool close = now - block->time < (block->run + 1) * counter_microsecond() && trace_is_latest(block);
+    block->run = !close ? 0 : block->run < RECORDS_MOST_A_TIME ? 2 * block->run + 1 : RECORDS_MOST_A_TIME;
+    block->left = block->run;
+    block->time = now;
+    if (close)
+        block->tick = counter_tick();
+    else
+        be_latest(block);
+    return now;
+}
+
 /* ---- blocks. Under the lock, inside a guard ---- */
 
 static size_t words_in(struct block *block) {
@@ -148,7 +171,8 @@ static void write_out(struct block *block) {
 /* Empty, for records from `time` on. By its own thread. */
 static void begin(struct block *block, uint64_t time) {
     struct trace_block *filling = &block->filling;
-    for (unsigned i = 0; i < POOLCUDA_TRACE_PLACES; i++) filling->places[i].where = UINT64_MAX; /* nowhere */
+    for (unsigned i = 0; i < POOLCUDA_TRACE_PLACES; i++)
+        filling->places[i] = (struct trace_place){.stream = UINT64_MAX}; /* nobody's */
     filling->base = time;
     /* After the process's end each record is written by itself. */
     filling->last = finished ? block->words : block->words + BLOCK_WORDS - RECORD_WORDS_MOST;
@@ -220,6 +244,7 @@ static struct block *make_room(uint64_t time) {
     }
     if (!block) lost++;
     leave(&guard);
+    if (is_new) trace_interrupt();
     /* Outside the lock: it may call the program's malloc. */
     if (is_new && block && ends_known) {
         const int error = errno;
@@ -239,16 +264,22 @@ static void write_alone(struct block *block) {
 }
 
 static bool put_short(struct trace_block *block, const struct trace_call *call) {
-    if (call->served != POOLCUDA_TRACE_BY_HIT || call->code != 0) return false;
+    const unsigned place = trace_place_number(call->number, call->stream);
+    if (call->served != POOLCUDA_TRACE_BY_HIT || call->code != 0 || block->places[place].where != call->where)
+        return false;
     return call->operation == POOLCUDA_TRACE_ALLOC
-               ? trace_put_hit(block, call->time, call->address, call->size, call->number, call->stream, call->where,
+               ? trace_put_hit(block, call->time, call->address, call->size, call->number, call->stream,
                                call->runtime_door)
-               : trace_put_free(block, call->time, call->number, call->stream, call->where, call->runtime_door);
+               : trace_put_free(block, call->time, call->number, call->stream, call->runtime_door);
 }
 
 void trace_record(const struct trace_call *call) {
     struct trace_block *block = trace_own;
-    if (block && put_short(block, call)) return;
+    if (block) {
+        block->left = 0; /* what follows is not before it */
+        be_latest(block);
+        if (put_short(block, call)) return;
+    }
     uint64_t time = block ? (call->time - block->base) >> COUNTER_SHIFT : 0;
     if (!block || atomic_load_explicit(&block->next, memory_order_relaxed) >= block->last ||
         time >> POOLCUDA_TRACE_TIME_BITS) {

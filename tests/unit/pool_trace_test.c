@@ -6,6 +6,7 @@
 #include "pool_fixture.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -177,11 +178,67 @@ static void of_two_owners_of_an_address_the_first_ends_before_the_second_begins(
     recording_free(&recording);
 }
 
+/* Each free is the first call of its thread, and what it gave up is at once taken by one amid close calls. */
+enum { FREEING = 200, FREED_AT_ONCE = 1 << 15 };
+
+static _Atomic uint64_t given, free_begun;
+
+static void *free_given(void *arg) {
+    uint64_t address;
+    atomic_store(&free_begun, 1);
+    while ((address = atomic_load(&given)) == 0) sched_yield();
+    if (pool_free(arg, address, POOL_DOOR_RUNTIME) != 0) abort();
+    return NULL;
+}
+
+static void take_what_new_threads_free(struct fixture *f) {
+    for (int i = 0; i < FREEING; i++) {
+        pthread_t thread;
+        uint64_t address = must_alloc(f, FREED_AT_ONCE), taken = 0;
+        atomic_store(&given, 0);
+        atomic_store(&free_begun, 0);
+        pthread_create(&thread, NULL, free_given, f->pool);
+        while (!atomic_load(&free_begun)) sched_yield();
+        /* Then the other's free is amid these. */
+        for (int n = 0; n < 2000 && taken != address; n++) {
+            if (taken) must_free(f, taken);
+            if (n == 20) atomic_store(&given, address);
+            taken = must_alloc(f, FREED_AT_ONCE);
+        }
+        pthread_join(thread, NULL);
+        must_free(f, taken);
+    }
+}
+
+static void what_a_threads_first_call_frees_is_free_before_it_is_taken(void **state) {
+    (void)state;
+    struct recording recording;
+    record(take_what_new_threads_free, &recording);
+    size_t live = 0;
+    uint64_t addresses[8] = {0};
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct recorded *call = &recording.calls[i];
+        size_t at = 0;
+        while (at < live && addresses[at] != call->address) at++;
+        if (call->operation == POOLCUDA_TRACE_ALLOC) {
+            if (at < live) fail_msg("call %zu: %#jx is live", i, (uintmax_t)call->address);
+            assert_true(live < 8);
+            addresses[live++] = call->address;
+        } else {
+            if (at == live) fail_msg("call %zu: %#jx is not live", i, (uintmax_t)call->address);
+            addresses[at] = addresses[--live];
+        }
+    }
+    assert_int_equal(live, 0);
+    recording_free(&recording);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(misses_hits_and_frees_are_told_apart),
     cmocka_unit_test(a_free_whose_wait_failed_gave_nothing_up),
     cmocka_unit_test(frees_have_the_stream_in_whose_order_they_are),
     cmocka_unit_test(of_two_owners_of_an_address_the_first_ends_before_the_second_begins),
+    cmocka_unit_test(what_a_threads_first_call_frees_is_free_before_it_is_taken),
 };
 
 TESTING_MAIN(tests)

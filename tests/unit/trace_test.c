@@ -180,6 +180,234 @@ static void a_hit_and_its_free_take_24_bytes(void **state) {
     assert_in_range(status.st_size, 24 * MANY, 24 * MANY + 24 * MANY / 64);
 }
 
+/* ---- records that share a time ---- */
+
+static void free_now(uint64_t n) {
+    trace_put_free(trace_own, trace_when(trace_own), UINT64_C(1) << 40 | n, 0, false);
+}
+
+static void pause_for(long ms) {
+    const struct timespec time = {.tv_nsec = ms * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* The first record makes the thread's block and its place. */
+static void begin_frees(void) {
+    const struct trace_call call = {.time = trace_time(),
+                                    .number = UINT64_C(1) << 40,
+                                    .operation = POOLCUDA_TRACE_RELEASE,
+                                    .served = POOLCUDA_TRACE_BY_HIT};
+    trace_record(&call);
+}
+
+static void write_out(uint64_t n) {
+    const struct trace_call call = {.time = trace_time(),
+                                    .number = UINT64_C(1) << 40 | n,
+                                    .operation = POOLCUDA_TRACE_RELEASE,
+                                    .served = POOLCUDA_TRACE_BY_DRIVER};
+    trace_record(&call);
+}
+
+enum { CLOSE = 1000, PAUSES = 20, TICK_MS = 10 };
+
+static int free_closely(void *arg) {
+    start_with(arg);
+    begin_frees();
+    for (uint64_t n = 1; n < CLOSE; n++) free_now(n);
+    trace_finish();
+    return 0;
+}
+
+static void calls_that_follow_closely_share_times_by_at_most_four(void **state) {
+    (void)state;
+    struct recording recording;
+    char *path = path_of("close");
+    child_run(free_closely, path);
+    read_back(path, &recording);
+    assert_int_equal(recording.count, CLOSE);
+    size_t times = 1, alike = 1, most = 1;
+    for (size_t i = 0; i < CLOSE; i++) {
+        assert_int_equal(recording.calls[i].number, UINT64_C(1) << 40 | i);
+        if (i == 0) continue;
+        const bool same = recording.calls[i].time == recording.calls[i - 1].time;
+        alike = same ? alike + 1 : 1;
+        times += !same;
+        if (alike > most) most = alike;
+    }
+    assert_int_equal(most, 4);
+    assert_true(times < CLOSE / 2);
+    recording_free(&recording);
+}
+
+/* Amid close calls, pauses longer than a tick. */
+static int free_with_pauses(void *arg) {
+    start_with(arg);
+    begin_frees();
+    for (uint64_t n = 1; n < CLOSE; n++) {
+        if (n % (CLOSE / PAUSES) == 0) pause_for(2 * TICK_MS);
+        free_now(n);
+    }
+    trace_finish();
+    return 0;
+}
+
+static void after_a_pause_a_call_has_its_own_time(void **state) {
+    (void)state;
+    struct recording recording;
+    char *path = path_of("pauses");
+    child_run(free_with_pauses, path);
+    read_back(path, &recording);
+    assert_int_equal(recording.count, CLOSE);
+    for (size_t i = CLOSE / PAUSES; i < CLOSE; i += CLOSE / PAUSES)
+        assert_true(recording.calls[i].ns >= recording.calls[i - 1].ns + TICK_MS * UINT64_C(1000000));
+    recording_free(&recording);
+}
+
+static void expect_in_order(const struct recording *recording, uint64_t count) {
+    uint64_t next = 1;
+    for (size_t i = 0; i < recording->count; i++) {
+        const uint64_t n = recording->calls[i].number & UINT32_MAX;
+        if (n == 0) continue;
+        assert_int_equal(n, next);
+        next++;
+    }
+    assert_int_equal(next, count + 1);
+}
+
+/* Further from one another than a few microseconds, yet many in a tick. */
+static int free_apart(void *arg) {
+    start_with(arg);
+    begin_frees();
+    for (uint64_t n = 1; n < CLOSE; n++) {
+        const struct timespec time = {.tv_nsec = 20000};
+        nanosleep(&time, NULL);
+        free_now(n);
+    }
+    trace_finish();
+    return 0;
+}
+
+static void calls_that_do_not_follow_closely_have_their_own_times(void **state) {
+    (void)state;
+    struct recording recording;
+    char *path = path_of("apart");
+    child_run(free_apart, path);
+    read_back(path, &recording);
+    assert_int_equal(recording.count, CLOSE);
+    for (size_t i = 1; i < CLOSE; i++) assert_true(recording.calls[i].time > recording.calls[i - 1].time);
+    recording_free(&recording);
+}
+
+static _Atomic uint64_t turn;
+
+/* Two threads in turns, some records each: what another recorded between comes between. The first has begun when the
+ * other begins, which now and then writes its calls out. */
+static void *free_in_turns(void *arg) {
+    const uint64_t mine = (uint64_t)(uintptr_t)arg, records = 40;
+    for (uint64_t n = mine; n < 200; n += 2) {
+        while (atomic_load(&turn) != n) sched_yield();
+        if (n == 0 || n == 101) begin_frees();
+        for (uint64_t i = 0; i < records; i++) {
+            if (mine == 1 && n < 100)
+                write_out(1 + n * records + i);
+            else
+                free_now(1 + n * records + i);
+        }
+        atomic_store(&turn, n + 1);
+    }
+    return NULL;
+}
+
+static int free_in_two_threads(void *arg) {
+    pthread_t threads[2];
+    start_with(arg);
+    for (uintptr_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, free_in_turns, (void *)i);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    trace_finish();
+    return 0;
+}
+
+static void what_another_thread_recorded_between_comes_between(void **state) {
+    (void)state;
+    struct recording recording;
+    char *path = path_of("turns");
+    child_run(free_in_two_threads, path);
+    read_back(path, &recording);
+    expect_in_order(&recording, 200 * 40);
+    recording_free(&recording);
+}
+
+/* The next thread has the block of the one before it, and nothing of its times. */
+enum { FOLLOWING = 40, THEIRS = 60, OWN = 5, A_ROUND = THEIRS + OWN + 1 + OWN };
+
+static void *write_one_out(void *arg) {
+    write_out((uint64_t)(uintptr_t)arg);
+    return NULL;
+}
+
+static void free_own(uint64_t from) {
+    for (uint64_t n = from; n < from + OWN; n++) free_now(n);
+}
+
+static void in_a_thread(void *(*body)(void *), uintptr_t n) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, body, (void *)n);
+    pthread_join(thread, NULL);
+}
+
+static void *free_theirs(void *arg) {
+    begin_frees();
+    for (uint64_t i = 0; i < THEIRS; i++) free_now((uint64_t)(uintptr_t)arg + i);
+    return NULL;
+}
+
+static int free_in_following_threads(void *arg) {
+    start_with(arg);
+    begin_frees();
+    for (uintptr_t n = 1; n < FOLLOWING * A_ROUND; n += A_ROUND) {
+        in_a_thread(free_theirs, n);
+        free_own(n + THEIRS);
+        in_a_thread(write_one_out, n + THEIRS + OWN);
+        free_own(n + THEIRS + OWN + 1);
+    }
+    trace_finish();
+    return 0;
+}
+
+static void a_thread_has_no_time_of_the_one_before_it(void **state) {
+    (void)state;
+    struct recording recording;
+    char *path = path_of("following");
+    child_run(free_in_following_threads, path);
+    read_back(path, &recording);
+    expect_in_order(&recording, FOLLOWING * A_ROUND);
+    recording_free(&recording);
+}
+
+static int free_around_calls(void *arg) {
+    start_with(arg);
+    begin_frees();
+    for (uint64_t n = 1; n < CLOSE; n++) {
+        if (n % 50 == 0)
+            write_out(n);
+        else
+            free_now(n);
+    }
+    trace_finish();
+    return 0;
+}
+
+static void calls_written_out_stay_where_they_were_made(void **state) {
+    (void)state;
+    struct recording recording;
+    char *path = path_of("around");
+    child_run(free_around_calls, path);
+    read_back(path, &recording);
+    assert_int_equal(recording.count, CLOSE);
+    for (size_t i = 0; i < CLOSE; i++) assert_int_equal(recording.calls[i].number, UINT64_C(1) << 40 | i);
+    recording_free(&recording);
+}
+
 /* ---- threads ---- */
 
 enum { THREADS = 4 };
@@ -726,6 +954,12 @@ static void without_a_call_there_is_no_file(void **state) {
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_field_of_every_call_is_read_back),
     cmocka_unit_test(a_hit_and_its_free_take_24_bytes),
+    cmocka_unit_test(calls_that_follow_closely_share_times_by_at_most_four),
+    cmocka_unit_test(after_a_pause_a_call_has_its_own_time),
+    cmocka_unit_test(calls_that_do_not_follow_closely_have_their_own_times),
+    cmocka_unit_test(what_another_thread_recorded_between_comes_between),
+    cmocka_unit_test(a_thread_has_no_time_of_the_one_before_it),
+    cmocka_unit_test(calls_written_out_stay_where_they_were_made),
     cmocka_unit_test(threads_that_have_ended_lose_nothing_and_are_merged_by_time),
     cmocka_unit_test(the_processs_end_writes_what_its_threads_have),
     cmocka_unit_test(calls_after_the_end_are_written_at_once),
