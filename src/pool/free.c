@@ -176,14 +176,19 @@ static bool COLD has_more_than(const struct pool *pool, uint64_t most, bool all)
 /* With pool->lock, which it gives up. `round`: one free in FENCE_FREES, which looks after what is not idle too. */
 static inline int free_done(struct pool *pool, uint64_t address, struct aftermath after, bool round) {
     struct pool_system *system = pool->system;
-    after.trim = __builtin_expect(pool->trim_above != UINT64_MAX, 0) && has_more_than(pool, pool->trim_above, round);
     const unsigned pressed = atomic_load_explicit(&pool->device->pressed, memory_order_relaxed);
-    after.tight = (pressed & DEVICE_TIGHT) && pool->free_segments;
-    after.ended = pool->ended;
-    const bool more = after.trim || after.tight || after.close || after.wait || after.exports || after.ended;
-    if (__builtin_expect(more, 0)) pool_enter(pool);
-    lock_give(&pool->lock);
-    if (__builtin_expect(more, 0)) clear_up(pool, after);
+    const bool asked = after.close || after.wait || after.exports;
+    if (__builtin_expect(asked || pressed || pool->ended || pool->trim_above != UINT64_MAX, 0)) {
+        after.trim = pool->trim_above != UINT64_MAX && has_more_than(pool, pool->trim_above, round);
+        after.tight = (pressed & DEVICE_TIGHT) && pool->free_segments;
+        after.ended = pool->ended;
+        const bool more = after.trim || after.tight || after.ended || asked;
+        if (more) pool_enter(pool);
+        lock_give(&pool->lock);
+        if (more) clear_up(pool, after);
+    } else {
+        lock_give(&pool->lock);
+    }
     if (__builtin_expect(system->watched, 0)) watch_freed(pool, address);
     check_or_abort(system);
     return DEVICE_OK;
@@ -539,7 +544,8 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         struct pool *pool = ref->pool; /* mostly the block's: its table tells */
         struct front *front = ref->ready;
         struct block *block = live_table_entry(&pool->table, address);
-        const unsigned class = block ? index_class(block_size(block)) : BIN_CLASSES;
+        if (__builtin_expect(!block, 0)) return free_async_slowly(system, address, stream, door);
+        const unsigned class = index_class(block_size(block));
         if (__builtin_expect(class < BIN_CLASSES, 1)) {
             lock_take(&front->lock);
             const bool served = front->serves_frees == ref->identity.id && hit_live(front, block, address);
@@ -561,6 +567,9 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
             }
             lock_give(&front->lock);
         }
+        if (__builtin_expect(system->watched, 0)) watch_ask(address, ref->identity.id);
+        lock_take(&pool->lock);
+        return free_ordered_slowly(pool, address, ref, door);
     }
     return free_async_slowly(system, address, stream, door);
 }

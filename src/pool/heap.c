@@ -277,7 +277,8 @@ static void make_free_again(struct pool *pool, struct block *block) {
 struct block *heap_hand_out(const struct request *request, struct block *block) {
     struct pool *pool = request->pool;
     assert(block->size >= request->size && "a block holds what it is handed out for");
-    if (policy_split(block->size, request->size, pool->device->max_split)) block_split(pool, block, request->size);
+    if (block->size != request->size && policy_split(block->size, request->size, pool->device->max_split))
+        block_split(pool, block, request->size);
     if (!live_table_add(&pool->table, block)) {
         make_free_again(pool, block);
         return NULL;
