@@ -102,10 +102,10 @@ extern "C" {
     X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                                \
     X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                                          \
     X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                                  \
-    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes")                                                      \
-    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes")                                                          \
-    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes")                                                    \
-    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes")                                                    \
+    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes; noted once in 64 frees at least")                     \
+    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes; noted once in 64 frees at least")                         \
+    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes; noted once in 64 frees at least")                   \
+    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes; noted once in 64 frees at least")                   \
     X(segment_allocs, COUNT, COUNTER, "segments taken from the driver")                                            \
     X(segment_alloc_bytes, BYTES, COUNTER, "bytes taken from the driver")                                          \
     X(segment_releases, COUNT, COUNTER, "segments given back to the driver")                                       \
