@@ -88,7 +88,7 @@ extern "C" {
 /* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
  * cells; idle, ordered and waiting bytes and waits are without what the cells have of them. The peaks of live,
  * requested and reserved bytes are exact. Those of cached bytes and their parts are noted whenever the pool does more
- * than serve a block that it has kept whole, and at least once in 64 frees of a cell. */
+ * than serve a block that it has kept whole, and at least once in 1,024 frees of a cell. */
 #define POOLCUDA_POOL_FIGURES(X)                                                                                   \
     X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                          \
     X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                            \
@@ -102,10 +102,10 @@ extern "C" {
     X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                                \
     X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                                          \
     X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                                  \
-    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes; noted once in 64 frees at least")                     \
-    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes; noted once in 64 frees at least")                         \
-    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes; noted once in 64 frees at least")                   \
-    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes; noted once in 64 frees at least")                   \
+    X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes; noted once in 1,024 frees at least")                  \
+    X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes; noted once in 1,024 frees at least")                      \
+    X(peak_ordered_bytes, BYTES, PEAK, "highest ordered bytes; noted once in 1,024 frees at least")                \
+    X(peak_waiting_bytes, BYTES, PEAK, "highest waiting bytes; noted once in 1,024 frees at least")                \
     X(segment_allocs, COUNT, COUNTER, "segments taken from the driver")                                            \
     X(segment_alloc_bytes, BYTES, COUNTER, "bytes taken from the driver")                                          \
     X(segment_releases, COUNT, COUNTER, "segments given back to the driver")                                       \

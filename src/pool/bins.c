@@ -12,7 +12,7 @@ static struct block *end_binned(struct front *front, unsigned class) {
     struct block_tag tag = block_tag(block);
     tag.state = BLOCK_ENDING;
     block_set_tag(block, tag);
-    front->held -= block->size;
+    front_add(&front->held, -(uint64_t)block->size);
     stats_add(&front->cell->classes[stats_size_class(block->size)].held_bytes, -(uint64_t)block->size);
     return block;
 }

@@ -365,8 +365,8 @@ static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_do
             const uint64_t at = cell_begin(cell);
             hit_end_life(front, block, door);
             hit_wait(front, block, fences_open_batch(&pool->system->fences));
-            front->waiting.bytes += block->size;
-            stats_set(&cell->waiting_bytes, front->waiting.bytes);
+            front_add(&front->waiting.bytes, block->size);
+            stats_set(&cell->waiting_bytes, front_get(&front->waiting.bytes));
             cell_end(cell, at);
             lock_give(&front->lock);
             return DEVICE_OK;
@@ -448,7 +448,8 @@ static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct devi
 /* Is it time for a mark on the stream? Where it is the only one, nobody else wants its blocks. Under pool->lock. */
 static inline bool wants_mark(const struct pool *pool, const struct stream_list *list) {
     /* Of a default stream nobody else could make it, so more of them are made. */
-    const bool many = list->joined >= FENCE_FREES || (!list->recordable && list->joined_bytes >= GRANULE);
+    const bool many =
+        list->recordable ? list->joined >= list->enough : list->joined >= FENCE_FREES || list->joined_bytes >= GRANULE;
     return many && pool->list_count > 2 && !list->busy && !list->mark;
 }
 
@@ -526,7 +527,8 @@ free_async_slowly(struct pool_system *system, uint64_t address, struct device_st
     return free_ordered_slowly(pool, address, ref, door);
 }
 
-/* After a round of so many frees on a stream that were hits. */
+/* After a round of so many frees on a stream that were hits. Rounds become longer, up to a bound, while nobody asks for
+ * what is freed there: what they look after is the pool's, and threads meet there. */
 static int COLD free_after_hits(struct stream_ref *ref, uint64_t address, unsigned hits) {
     struct pool *pool = ref->pool;
     lock_take(&pool->lock);
@@ -534,8 +536,14 @@ static int COLD free_after_hits(struct stream_ref *ref, uint64_t address, unsign
     figures_note_peaks(pool);
     figures_end_hit(pool);
     struct stream_list *list = streams_find(pool, ref->identity.id);
-    if (list) list->joined += hits;
-    return free_round(pool, address, list, list && wants_mark(pool, list), true);
+    bool mark = false;
+    if (list && list->front) {
+        list->joined += hits;
+        mark = wants_mark(pool, list);
+        if (list->enough < MARK_FREES_MOST) list->enough *= 2;
+        front_count_joined(pool, list->front);
+    }
+    return free_round(pool, address, list, mark, true);
 }
 
 int pool_free_async(struct pool_system *system, uint64_t address, struct device_stream stream, enum pool_door door) {

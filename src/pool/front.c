@@ -75,7 +75,7 @@ static struct front *front_use(struct pool *pool, struct front *front, struct st
     lock_take(&front->lock);
     front->cell = cell;
     front->list = list;
-    front->newest = 0;
+    front_set(&front->newest, 0);
     front->since = fences_open_batch(&pool->system->fences);
     front->round = front->until_round = FENCE_FREES;
     memset(front->bins.requests, 0, sizeof front->bins.requests);
@@ -122,12 +122,8 @@ static void give_up_cell(struct pool *pool, struct front *front, uint64_t stream
 }
 
 /* Is it of a stream that is gone, and counts nothing any more? */
-static bool is_spare(struct front *front) {
-    if (front->list) return false;
-    lock_take(&front->lock);
-    const bool spare = !front->held;
-    lock_give(&front->lock);
-    return spare;
+static bool is_spare(const struct front *front) {
+    return !front->list && !front_get(&front->held);
 }
 
 struct front *fronts_of_stream(struct pool *pool, struct stream_list *list) {
@@ -161,15 +157,13 @@ void front_leave(struct pool *pool, struct front *front) {
 void fronts_sum(const struct pool *pool, struct front_sums *sums) {
     *sums = (struct front_sums){0};
     for (unsigned i = 0; i < pool->front_count; i++) {
-        struct front *front = pool->fronts[i];
+        const struct front *front = pool->fronts[i];
         if (!front) continue;
-        lock_take(&front->lock);
-        sums->live += front->live;
-        sums->requested += front->requested;
-        sums->waiting += front->waiting.bytes;
+        sums->live += front_get(&front->live);
+        sums->requested += front_get(&front->requested);
+        sums->waiting += front_get(&front->waiting.bytes);
         *(front->number > FRONTS_OF_THREADS ? &sums->ordered : &sums->idle) += front_binned(front);
-        sums->served += front->next_id - front->first_id;
-        lock_give(&front->lock);
+        sums->served += front_get(&front->next_id) - front->first_id;
     }
 }
 
@@ -200,13 +194,14 @@ static struct limited limited_of(struct front *front, bool live) {
  * and only what is lacking then raises the peak. */
 static void allow(struct pool *pool, struct front *front, bool live, uint64_t more, uint64_t *peak) {
     const struct limited own = limited_of(front, live);
-    uint64_t lacking = *own.now + more > *own.most ? *own.now + more - *own.most : 0;
+    const uint64_t wanted_most = front_get(own.now) + more;
+    uint64_t lacking = wanted_most > *own.most ? wanted_most - *own.most : 0;
     for (unsigned i = 0; lacking && i < pool->front_count; i++) {
         struct front *other = pool->fronts[i];
         if (!other || other == front) continue;
         lock_take(&other->lock);
         const struct limited its = limited_of(other, live);
-        const uint64_t room = *its.most - *its.now, wanted = lacking + room / 2;
+        const uint64_t room = *its.most - front_get(its.now), wanted = lacking + room / 2;
         const uint64_t taken = room < wanted ? room : wanted;
         *its.most -= taken;
         *own.most += taken;
@@ -231,7 +226,7 @@ void front_begin_life(struct pool *pool, struct front *front, struct block *bloc
     lock_take(&front->lock);
     front_allow(pool, front, size, requested);
     hit_begin_life(front, block, size, requested);
-    front->held += size;
+    front_add(&front->held, size);
     struct poolcuda_size_class *class = &front->cell->classes[stats_size_class(size)];
     const uint64_t at = cell_begin(front->cell);
     hit_count_alloc(front->cell, class, size, requested, door);
@@ -240,12 +235,18 @@ void front_begin_life(struct pool *pool, struct front *front, struct block *bloc
     lock_give(&front->lock);
 }
 
-/* What its hits have freed joins the frees that a mark on its stream, or a fence, is for. */
-static void count_joined(struct pool *pool, struct front *front, unsigned *joined) {
-    if (joined) ++*joined;
-    unsigned *own = front->list ? &front->list->joined : &pool->joined;
-    *own += front->round - front->until_round;
-    front->round = front->until_round = *own < FENCE_FREES ? FENCE_FREES - *own : FENCE_FREES;
+/* What its hits have freed joins the frees that a mark on its stream, or a fence, is for. Under its lock. */
+static void count_joined(struct pool *pool, struct front *front) {
+    unsigned *joined = front->list ? &front->list->joined : &pool->joined;
+    const unsigned enough = front->list ? front->list->enough : FENCE_FREES;
+    *joined += front->round - front->until_round;
+    front->round = front->until_round = *joined < enough ? enough - *joined : enough;
+}
+
+void front_count_joined(struct pool *pool, struct front *front) {
+    lock_take(&front->lock);
+    count_joined(pool, front);
+    lock_give(&front->lock);
 }
 
 struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined) {
@@ -260,13 +261,14 @@ struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door
         return NULL;
     }
     if (__builtin_expect(pool->system->watched, 0)) watch_free(pool, block, door);
-    count_joined(pool, front, joined);
+    if (joined) ++*joined;
+    count_joined(pool, front);
     tag.state = BLOCK_ENDING;
     block_set_tag(block, tag);
     const size_t size = block->size, requested = block->requested;
-    front->live -= size;
-    front->requested -= requested;
-    front->held -= size;
+    front_add(&front->live, -(uint64_t)size);
+    front_add(&front->requested, -(uint64_t)requested);
+    front_add(&front->held, -(uint64_t)size);
     struct poolcuda_size_class *class = &front->cell->classes[stats_size_class(size)];
     const uint64_t at = cell_begin(front->cell);
     hit_count_free(front->cell, class, size, requested, door);
@@ -280,10 +282,10 @@ struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door
 static void count_held(struct front *front, size_t size, uint64_t held, uint64_t waiting) {
     struct poolcuda_cell *cell = front->cell;
     const uint64_t at = cell_begin(cell);
-    front->held += held;
-    front->waiting.bytes += waiting;
+    front_add(&front->held, held);
+    front_add(&front->waiting.bytes, waiting);
     stats_add(&cell->classes[stats_size_class(size)].held_bytes, held);
-    stats_set(&cell->waiting_bytes, front->waiting.bytes);
+    stats_set(&cell->waiting_bytes, front_get(&front->waiting.bytes));
     cell_end(cell, at);
 }
 
@@ -352,7 +354,7 @@ uint64_t fronts_waiting_batch(const struct pool *pool) {
     uint64_t batch = pool->waiting.first ? block_tag(pool->waiting.last).batch : 0;
     for (unsigned i = 1; i <= FRONTS_OF_THREADS && i < pool->front_count; i++) {
         struct front *front = pool->fronts[i];
-        if (!front) continue;
+        if (!front || !front_get(&front->waiting.bytes)) continue;
         lock_take(&front->lock);
         const uint64_t its = front->waiting.first ? block_tag(front->waiting.last).batch : 0;
         if (its > batch) batch = its;
@@ -378,8 +380,12 @@ void fronts_forget(struct pool *pool) {
         struct front *front = pool->fronts[i];
         if (!front) continue;
         front->serves_allocs = front->serves_frees = 0;
-        front->live = front->requested = front->most_live = front->most_requested = front->held = 0;
-        front->waiting = (struct waiting_queue){0};
+        front_set(&front->live, 0);
+        front_set(&front->requested, 0);
+        front_set(&front->held, 0);
+        front_set(&front->waiting.bytes, 0);
+        front->most_live = front->most_requested = 0;
+        front->waiting.first = front->waiting.last = NULL;
         memset(&front->bins, 0, sizeof front->bins);
         front->list = NULL;
     }

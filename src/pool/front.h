@@ -55,9 +55,21 @@ struct front {
     struct stream_list *list; /* whose front it is; NULL: of threads, or of a stream that is gone */
 };
 
-/* Bytes in its bins. Under its lock. */
+/* Of a front, what others may read meanwhile: who sums over fronts takes no lock that is in constant use. */
+static inline uint64_t front_get(const uint64_t *field) {
+    return __atomic_load_n(field, __ATOMIC_RELAXED);
+}
+static inline void front_set(uint64_t *field, uint64_t value) {
+    __atomic_store_n(field, value, __ATOMIC_RELAXED);
+}
+static inline void front_add(uint64_t *field, uint64_t change) {
+    front_set(field, front_get(field) + change);
+}
+
+/* Bytes in its bins; without its lock about so many. */
 static inline uint64_t front_binned(const struct front *front) {
-    return front->held - front->live - front->waiting.bytes;
+    const uint64_t used = front_get(&front->live) + front_get(&front->waiting.bytes), held = front_get(&front->held);
+    return held > used ? held - used : 0;
 }
 
 #endif

@@ -40,9 +40,10 @@ static inline void hit_count_free(struct poolcuda_cell *cell, struct poolcuda_si
 static inline void hit_begin_life(struct front *front, struct block *block, size_t size, size_t requested) {
     block_set_tag_word(block, front->live_tag);
     block->requested = requested;
-    block->id = front->next_id++;
-    front->live += size;
-    front->requested += requested;
+    block->id = front_get(&front->next_id);
+    front_set(&front->next_id, block->id + 1);
+    front_add(&front->live, size);
+    front_add(&front->requested, requested);
 }
 
 /* A block for the request out of its bin, live and counted; NULL: all is as it was. */
@@ -73,8 +74,8 @@ static inline struct block *hit_live(const struct front *front, struct block *bl
 /* A live block stops being so: the half of its free that does not depend on where it goes. */
 static inline void hit_end_life(struct front *front, struct block *block, enum pool_door door) {
     const size_t size = block->size, requested = block->requested;
-    front->live -= size;
-    front->requested -= requested;
+    front_add(&front->live, -(uint64_t)size);
+    front_add(&front->requested, -(uint64_t)requested);
     struct poolcuda_cell *cell = front->cell;
     hit_count_free(cell, &cell->classes[stats_size_class(size)], size, requested, door);
 }
@@ -83,7 +84,7 @@ static inline void hit_end_life(struct front *front, struct block *block, enum p
 static inline void hit_bin(struct front *front, struct block *block, unsigned class, uint64_t batch) {
     block_set_tag(block, (struct block_tag){.state = BLOCK_BINNED, .number = front->number, .batch = batch});
     bins_push(&front->bins, class, block);
-    front->newest = batch;
+    front_set(&front->newest, batch);
 }
 
 /* The block, which is in the table, waits for a fence. */

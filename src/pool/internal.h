@@ -384,7 +384,8 @@ struct stream_list {
     uint64_t newest;       /* none is of a later one */
     uint64_t passed;       /* blocks of batches up to it are idle, by a mark on the stream itself */
     uint64_t marked;       /* the last batch that a mark was recorded for */
-    unsigned joined;       /* frees since then */
+    unsigned joined;       /* frees since then, */
+    unsigned enough;       /* of which so many make another: more and more while nobody asks for them */
     uint64_t joined_bytes; /* bytes of those that were no hits */
     uint16_t number;
     bool recordable;           /* a thread other than the freeing one may record on the stream */
@@ -397,6 +398,7 @@ struct stream_list {
     struct stream_list *next; /* pool->list_buckets, or pool->spare_lists */
 };
 
+#define MARK_FREES_MOST 1024u /* frees that make a mark, at most */
 #define LIST_BUCKETS 64
 #define LISTS_FEW 64 /* beyond, empty ones are taken for other streams */
 #define LISTS_MOST 65535
@@ -708,6 +710,8 @@ void front_begin_life(struct pool *pool, struct front *front, struct block *bloc
 /* The live block at `address` stops being so: it is ENDING, in the table, and no front's; its tag has the number of the
  * front that it was of, and its notes. NULL when there is none. `joined`: of what the free joins, NULL for nothing. */
 struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined);
+/* What its hits have freed since the last such call joins the frees that a mark on its stream, or a fence, is for. */
+void front_count_joined(struct pool *pool, struct front *front);
 /* A block that is in the table and no front's goes to a bin of the front (hit_may_bin), or waits in it for a fence. */
 void front_bin(struct front *front, struct block *block, unsigned class, uint64_t batch);
 void front_wait(struct front *front, struct block *block, uint64_t batch);

@@ -93,11 +93,7 @@ static void take_name(struct pool *pool, struct stream_list *list) {
 }
 
 static bool has_binned(const struct stream_list *list) {
-    if (!list->front) return false;
-    lock_take(&list->front->lock);
-    const bool any = front_binned(list->front) > 0;
-    lock_give(&list->front->lock);
-    return any;
+    return list->front && front_binned(list->front) > 0;
 }
 
 /* Has the list blocks, in its index or in its bins? */
@@ -112,12 +108,9 @@ static uint64_t oldest_of(const struct stream_list *list) {
     return index < bins ? index : bins;
 }
 static uint64_t newest_of(const struct stream_list *list) {
-    uint64_t batch = list->bytes ? list->newest : 0;
-    if (!list->front) return batch;
-    lock_take(&list->front->lock);
-    if (front_binned(list->front) && list->front->newest > batch) batch = list->front->newest;
-    lock_give(&list->front->lock);
-    return batch;
+    const uint64_t index = list->bytes ? list->newest : 0,
+                   bins = has_binned(list) ? front_get(&list->front->newest) : 0;
+    return index > bins ? index : bins;
 }
 
 bool streams_hold(const struct pool *pool) {
@@ -191,6 +184,7 @@ struct stream_list *streams_find_list(struct pool *pool, const struct stream_ref
     list->id = identity->id;
     list->oldest = list->newest = list->passed = list->marked = 0;
     list->joined = 0;
+    list->enough = FENCE_FREES;
     list->joined_bytes = 0;
     list->front = fronts_of_stream(pool, list);
     list->recordable = identity->recordable;
@@ -310,8 +304,10 @@ bool streams_mark(struct pool *pool, struct stream_list *list) {
         return false;
     }
     list->busy = true;
+    if (list->front) front_count_joined(pool, list->front);
     list->joined = 0;
     list->joined_bytes = 0;
+    if (list->front) front_count_joined(pool, list->front);
     const struct device_context context = list->context;
     const struct device_stream stream = list->stream;
     const uint64_t batch = fences_seal(&system->fences);
@@ -361,6 +357,8 @@ bool streams_poll(struct pool *pool) {
     lock_take(&pool->lock);
     for (unsigned i = 1; i < pool->list_count; i++) {
         struct stream_list *list = pool->lists[i];
+        list->enough = FENCE_FREES; /* somebody asks */
+        if (list->front) front_count_joined(pool, list->front);
         if (list->mark && !list->busy && !list->ending) passed |= poll_list(pool, list);
     }
     lock_give(&pool->lock);
