@@ -119,9 +119,10 @@ configure() {
     say "$wanted" >"$stamp"
 }
 
-# prepare FOLDER [MESON_OPTION…]: configures and builds in FOLDER (a name below the top of the tree, or an absolute
-# path), and sets $build.
+# prepare FOLDER [MESON_OPTION…] [-- TARGET…]: configures and builds in FOLDER (a name below the top of the tree, or an
+# absolute path), and sets $build. Builds everything, or of the targets named those that there are.
 prepare() {
+    local options=() targets=(all meson-test-prereq)
     case $1 in
     /*) build=$1 ;;
     *)
@@ -130,13 +131,30 @@ prepare() {
         ;;
     esac
     shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1") && shift; done
     mkdir -p "$build" || die "cannot make the build folder $build"
     [ -w "$build" ] || die "cannot write to the build folder $build (is it another user's?)"
     # One at a time: two scripts started together share the folder.
     exec 9>"$build/.poolcuda-lock"
     flock 9
-    configure "$@"
-    quietly "$(command -v ninja || command -v ninja-build)" -C "$build" all meson-test-prereq 9>&- ||
-        die "the build failed"
+    configure "${options[@]}"
+    local ninja
+    ninja=$(command -v ninja || command -v ninja-build)
+    if [ $# -gt 0 ]; then
+        shift
+        mapfile -t targets < <("$ninja" -C "$build" -t targets all | sed -n 's/^\([^ ]*\): .*/\1/p' | grep -xF "$(printf '%s\n' "$@")")
+    fi
+    quietly "$ninja" -C "$build" "${targets[@]}" 9>&- || die "the build failed"
     exec 9>&-
+}
+
+# Takes what scripts/bundle-deps.sh has gathered, where it has, before what is installed.
+use_bundle() {
+    local deps=$tree/build-deps
+    [ -d "$deps/lib" ] || return 0
+    command -v pkg-config >/dev/null || PATH=$PATH:$deps/bin
+    PKG_CONFIG_PATH=$deps/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+    CPATH=$deps/include${CPATH:+:$CPATH}
+    LIBRARY_PATH=$deps/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
+    export PATH PKG_CONFIG_PATH CPATH LIBRARY_PATH
 }

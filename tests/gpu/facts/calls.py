@@ -63,7 +63,7 @@ def helper(name, **variables):
     path = os.path.join(os.environ.get("GPU_CHECK_PROGRAMS", ""), name)
     if not os.path.exists(path):
         raise Lacking(f"{name} is not built")
-    done = subprocess.run([path], env={**os.environ, **variables}, capture_output=True, text=True, timeout=10)
+    done = subprocess.run([path], env={**os.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
     return dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
 
 
@@ -81,7 +81,7 @@ def injected_library(answer):
     if not library:
         raise Lacking("the pool's library is not named")
     injected = os.path.join(os.environ["GPU_CHECK_PROGRAMS"], "injected.so")
-    said = helper("door-driver-late", CUDA_INJECTION64_PATH=injected, LD_PRELOAD=library)
+    said = helper("door-driver", CUDA_INJECTION64_PATH=injected, LD_PRELOAD=library)
     answer("InitializeInjection is called in cuInit", "yes", said.get("injected"))
     for call in "cuInit", "cuMemAlloc", "cuMemFree":
         answer(f"its {call}", "0", said.get(f"injected, {call}"))

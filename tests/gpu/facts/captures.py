@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Questions about captures: what is refused amid them, in which mode and thread, and what they survive."""
 import ctypes
+import mmap
 from ctypes import byref
 
 from ask import fact
@@ -132,7 +133,8 @@ def ordinary_memory_freed_in_a_capture(answer):
 
 def unsafe_calls():
     """Calls that a capture forbids by its mode; each made anew for one try."""
-    pinned, plain, idle, mark, page = made(cu.cuMemHostAlloc, 4096, 0), malloc(), stream(), recorded(0), ctypes.create_string_buffer(8192)
+    pinned, plain, idle, mark = made(cu.cuMemHostAlloc, 4096, 0), malloc(), stream(), recorded(0)
+    page = ctypes.addressof(ctypes.c_char.from_buffer(mmap.mmap(-1, 4096)))
     cu.cuCtxSynchronize()
     handle = ctypes.create_string_buffer(64)
     return {
@@ -205,7 +207,7 @@ def waits_of_another_thread(answer):
                 assumed = REFUSED if refused_in(mode, True) else ALLOWED
                 if flags == BLOCKING and what == "cuMemcpyDtoH":
                     assumed = [IMPLICIT, INVALIDATED]
-                if flags == BLOCKING and what == "cuCtxSynchronize":
+                if what == "cuCtxSynchronize":
                     assumed = REFUSED
                 answer(f"{name}, {kind}: {what}", assumed, amid(mode, work, flags, elsewhere=True))
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Another process that opens what this one shares: forked before either calls CUDA, it answers questions by name."""
 import ctypes
-import multiprocessing
+import multiprocessing.connection
+import multiprocessing.reduction
 import os
 from ctypes import byref
 
@@ -93,13 +94,13 @@ def keep_open(data):
     return first_byte(_kept[-1])
 
 
-def read_kept(data):
-    return [first_byte(_kept[-1]), open_handle(data)[0]]
+def read_kept():
+    return first_byte(_kept[-1])
 
 
-def import_from_a_pool(path, pointers):
-    """The descriptor of a memory pool comes as a path that opens it: for each exported pointer, where it lies."""
-    pool, descriptor = U64(), os.open(path, os.O_RDWR)
+def import_from_a_pool(pointers, descriptor):
+    """For each exported pointer: code, first byte; and codes of setting the imported pool and of allocating from it."""
+    pool = U64()
     done(cu.cuMemPoolImportFromShareableHandle(byref(pool), descriptor, 1, 0), "cuMemPoolImportFromShareableHandle")
     found = []
     for data in pointers:
@@ -116,7 +117,7 @@ class Importer:
     """Runs the functions above in its process, by their names ("attributes after close")."""
 
     def __init__(self, **variables):
-        self.pipe, theirs = multiprocessing.Pipe()
+        self.pipe, theirs = multiprocessing.connection.Pipe()
         self.pid = os.fork()
         if self.pid == 0:
             self.pipe.close()
@@ -129,7 +130,9 @@ class Importer:
         ready = False
         while True:
             try:
-                name, arguments = pipe.recv()
+                name, arguments, descriptor_follows = pipe.recv()
+                if descriptor_follows:
+                    arguments = (*arguments, multiprocessing.reduction.recv_handle(pipe))
                 if not ready:
                     primary()
                     ready = True
@@ -139,7 +142,10 @@ class Importer:
             except Exception as reason:  # pylint: disable=broad-except
                 pipe.send((False, f"{type(reason).__name__}: {reason}"))
 
-    def ask(self, name, *arguments):
-        self.pipe.send((name, arguments))
+    def ask(self, name, *arguments, descriptor=None):
+        """A descriptor comes as the last argument."""
+        self.pipe.send((name, arguments, descriptor is not None))
+        if descriptor is not None:
+            multiprocessing.reduction.send_handle(self.pipe, descriptor, self.pid)
         good, found = self.pipe.recv()
         return found if good else f"the importer failed: {found}"

@@ -23,12 +23,12 @@ LIMIT_S = 12
 
 def answer(fact, pipe):
     """In the child: asks, and ends the process without the driver's farewell."""
-    answers, result = ask.Answers(), {"number": fact.number}
+    result = {}
     try:
         os.environ.update(fact.variables)
         if not fact.bare:
             cuda.primary()
-        fact.ask(answers)
+        fact.ask(ask.Answers(pipe))
     except cuda.Lacking as reason:
         result["lacking"] = str(reason)
     except cuda.Failed as reason:
@@ -36,8 +36,7 @@ def answer(fact, pipe):
         result["error"] = f"{reason} (line {place[0].lineno} of {Path(place[0].filename).name})"
     except Exception:  # pylint: disable=broad-except
         result["error"] = traceback.format_exc()
-    result["answers"] = answers.lines
-    pipe.send(result)
+    pipe.send({"end": result})
     pipe.close()
     os._exit(0)
 
@@ -46,7 +45,8 @@ class Asked:
     """A question that is being asked."""
 
     def __init__(self, fact):
-        self.fact, self.begun = fact, time.monotonic()
+        self.fact, self.begun, self.end = fact, time.monotonic(), None
+        self.answers = []
         self.pipe, theirs = multiprocessing.connection.Pipe(duplex=False)
         self.pid = os.fork()
         if self.pid == 0:
@@ -55,24 +55,31 @@ class Asked:
             answer(fact, theirs)
         theirs.close()
 
-    def late(self):
-        return time.monotonic() - self.begun > LIMIT_S
+    def ended(self):
+        """Reads what has come; whether that, or the time, is all."""
+        try:
+            while self.end is None and self.pipe.poll():
+                message = self.pipe.recv()
+                if "end" in message:
+                    self.end = message["end"]
+                else:
+                    self.answers.append(message)
+        except EOFError:
+            self.end = {"error": "the process ended"}
+        if self.end is None and time.monotonic() - self.begun > LIMIT_S:
+            self.end = {"error": f"not finished after {LIMIT_S} s"}
+        return self.end is not None
 
     def result(self):
-        try:
-            found = self.pipe.recv() if not self.late() or self.pipe.poll() else None
-        except EOFError:
-            found = None
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
         _, status = os.waitpid(self.pid, 0)
-        if found is None:
-            ended = f"no answer after {LIMIT_S} s" if self.late() else f"the process ended with wait status {status}"
-            found = {"number": self.fact.number, "answers": [], "error": ended}
-        found["seconds"] = round(time.monotonic() - self.begun, 3)
-        return found
+        if self.end.get("error") == "the process ended":
+            self.end["error"] += f" by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
+        return {"number": self.fact.number, **self.end, "answers": self.answers,
+                "seconds": round(time.monotonic() - self.begun, 3)}
 
 
 def ask_all(facts, at_once):
@@ -80,8 +87,8 @@ def ask_all(facts, at_once):
     while waiting or running:
         while waiting and len(running) < at_once:
             running.append(Asked(waiting.pop(0)))
-        ready = multiprocessing.connection.wait([asked.pipe for asked in running], timeout=0.2)
-        for asked in [asked for asked in running if asked.pipe in ready or asked.late()]:
+        multiprocessing.connection.wait([asked.pipe for asked in running], timeout=0.2)
+        for asked in [asked for asked in running if asked.ended()]:
             running.remove(asked)
             print(json.dumps(asked.result()), flush=True)
 

@@ -10,6 +10,7 @@ from cuda import (CAPTURES_NOT, INVALIDATED, RELAXED, U64, begin, captured, cu, 
                   malloc, malloc_async, primary, recorded, run_kernel, status, stream, waited)
 
 BLOCKING = 0
+GARBAGE = 0xDEADBEEF000
 
 
 def number(on):
@@ -127,7 +128,8 @@ def handles_of_nothing(answer):
 
     for name, call in calls.items():
         answer(f"{name} of a destroyed stream", "709", in_child(destroyed(call)).removeprefix("code "))
-        answer(f"{name} of garbage", "ends", in_child(lambda call=call: call(0xDEADBEEF000)).split(" ")[0])
+        answer(f"{name} of garbage", "400", in_child(lambda call=call: call(GARBAGE)).removeprefix("code "))
+    answer("cuStreamIsCapturing of garbage", "ends", in_child(lambda: status(GARBAGE)).split(" ")[0])
     answer("cuStreamDestroy of 0, 1, 2", "[400, 400, 400]", in_child(lambda: [cu.cuStreamDestroy(handle) for handle in (0, 1, 2)]))
 
 

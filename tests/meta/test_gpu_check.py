@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""scripts/gpu-check.sh over the simulated CUDA: what the parts find there, and what is said where something lacks."""
+import json
+import os
+import re
+
+from fixture import TREE, expect, folder, run
+from tap import case, main
+
+BUILD = os.environ["GPU_CHECK_BUILD"]
+SCRIPT = TREE / "scripts" / "gpu-check.sh"
+ENVIRONMENT = {name: "" for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")}
+
+
+def check(*options, environment=None):
+    """(exit status, output, what report.json says of each part)"""
+    out = folder() / "a report"
+    status, stdout, stderr = run(SCRIPT, "--build-dir", BUILD, "--out", out, *options, environment={**ENVIRONMENT, **(environment or {})})
+    report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else {"parts": []}
+    if report["parts"]:
+        text = (out / "report.md").read_text()
+        expect(all(f"| {part['part']} | {part['state']} |" in text for part in report["parts"]), text)
+    return status, stdout + stderr, report, {part["part"]: part for part in report["parts"]}
+
+
+@case
+def functions_are_found_by_their_addresses():
+    status, output, report, parts = check("--sim", "--only", "identity")
+    expect((status, list(parts), report["simulated"]) == (0, ["identity"], True), output)
+    part = parts["identity"]
+    expect(part["state"] == "passed" and part["data"]["driver"]["lookups"] > 10000 and part["data"]["pooled"]["inside"] > 100, part)
+
+
+@case
+def an_address_that_is_not_dlsyms_is_told():
+    # A driver that lacks a variant: what is found for it is that of an older one.
+    status, output, _, parts = check("--sim", "--only", "identity", environment={"GPU_CHECK_SIM": "SIM_MISSING=cuGetProcAddress_v2"})
+    expect(status == 1 and parts["identity"]["state"] == "failed", output)
+
+
+@case
+def every_door_shows_the_same_counts():
+    status, output, _, parts = check("--sim", "--only", "doors")
+    expect(status == 0 and parts["doors"]["state"] == "passed", (output, parts["doors"]["failures"]))
+    counts = parts["doors"]["data"]["counts"]
+    expect(set(counts) == {"shared runtime", "static runtime", "driver", "runtime, opened"}, counts)
+    expect(all(of["allocs"] == 47 and of["segment_allocs"] > 0 for of in counts.values()), counts)
+
+
+# What the simulated driver answers otherwise than the table assumes of a real one.
+DIFFERENT_HERE = {21}
+
+
+@case
+def every_fact_is_as_assumed():
+    status, output, _, parts = check("--sim", "--only", "facts")
+    part = parts["facts"]
+    numbers = {int(number) for number in re.findall(r"^\| *(\d+) *\|", (TREE / "tests/driver-facts.md").read_text(), re.MULTILINE)}
+    answers = {int(number): answer for number, answer in part["data"]["answers"].items()}
+    expect(set(answers) == numbers and len(numbers) > 80, (sorted(numbers - set(answers)), sorted(set(answers) - numbers)))
+    expect({number for number, answer in answers.items() if answer["verdict"] == "DIFFERS"} == DIFFERENT_HERE, (output, part["failures"]))
+    expect(all(answers[number]["answers"] for number in numbers), answers)
+    expect(part["data"]["counts"]["not asked"] == 0, part["data"]["counts"])
+
+
+@case
+def a_part_that_cannot_run_is_skipped_and_the_rest_goes_on():
+    status, output, _, parts = check("--sim", "--only", "thrust", "--only", "identity")
+    expect(status == 0 and parts["identity"]["state"] == "passed", output)
+    expect(parts["thrust"]["state"] == "skipped" and "simulated" in parts["thrust"]["reason"], output)
+
+
+@case
+def without_a_gpu_each_part_says_so():
+    status, output, report, parts = check(environment={"CUDA_VISIBLE_DEVICES": "-1"})
+    if report["device"]:
+        expect(False, "CUDA_VISIBLE_DEVICES=-1 leaves a device")
+    expect(status == 3 and len(parts) >= 14, (status, output))
+    for part in parts.values():
+        expect(part["state"] == "skipped" and part["reason"].startswith("no GPU: "), (part["part"], part["state"], part["reason"]))
+
+
+@case
+def wrong_options_are_usage_errors():
+    for options in (["--nonsense"], ["--only"], ["--only", "nothing"], ["--out"]):
+        status, stdout, stderr = run(SCRIPT, "--build-dir", BUILD, *options)
+        expect(status == 2 and stderr and not stdout, (options, status, stdout, stderr))
+
+
+main()
