@@ -152,7 +152,7 @@ prepare() {
 use_bundle() {
     local deps=$tree/build-deps
     [ -d "$deps/lib" ] || return 0
-    command -v pkg-config >/dev/null || PATH=$PATH:$deps/bin
+    pkg-config --version >/dev/null 2>&1 || PATH=$deps/bin:$PATH
     PKG_CONFIG_PATH=$deps/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
     CPATH=$deps/include${CPATH:+:$CPATH}
     LIBRARY_PATH=$deps/lib${LIBRARY_PATH:+:$LIBRARY_PATH}

@@ -29,6 +29,17 @@ PARTS = {
     "identity": ("identity", 30, []),
     "doors": ("doors", 40, ["door-shared", "door-static", "door-nvcc", "door-driver", "door-dlopen"]),
     "facts": ("facts", 100, ["late", "injected.so", "kernels.cubin"]),
+    "latency": ("latency", 60, ["latency", "hits-shared", "hits-static", "hits-driver", "hits-dlopen", "kernels.cubin"]),
+    "thrust": ("thrust", 50, ["thrust"]),
+    "races": ("races", 30, []),
+    "graphs": ("graphs", 25, ["graphs", "kernels.cubin"]),
+    "ipc": ("ipc", 25, []),
+    "pytorch": ("frameworks", 80, []),
+    "cupy": ("frameworks", 40, []),
+    "jax": ("frameworks", 50, []),
+    "numba": ("frameworks", 40, []),
+    "recording": ("frameworks", 40, []),
+    "long": ("long", 75, ["long"]),
 }
 
 
@@ -40,11 +51,11 @@ def probe(stage):
     return None, (err or out).strip().splitlines()[-1] if (err or out).strip() else f"the driver ended the process ({status})"
 
 
-def run_part(name, stage_words, path):
+def run_part(name, stage_words, path, limit_s):
     """In the part's own process."""
     stage = Stage(**stage_words)
     work = importlib.import_module(PARTS[name][0])
-    Part(name, path).run(lambda part: work.run(stage, part))
+    Part(name, path, limit_s).run(lambda part: work.run(stage, part))
 
 
 def supervise(name, stage, limit_s):
@@ -53,7 +64,7 @@ def supervise(name, stage, limit_s):
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     begun = time.monotonic()
-    command = [sys.executable, "-B", str(HERE / "main.py"), "--part", name, json.dumps(stage.words()), str(path)]
+    command = [sys.executable, "-B", str(HERE / "main.py"), "--part", name, json.dumps(stage.words()), str(path), str(limit_s)]
     with open(stage.out / "logs" / f"part-{name}.txt", "w", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     late = False
@@ -142,7 +153,7 @@ def run_all(stage, names):
 
 def main():
     if sys.argv[1:2] == ["--part"]:
-        run_part(sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])
+        run_part(sys.argv[2], json.loads(sys.argv[3]), sys.argv[4], float(sys.argv[5]))
         return 0
     parser = argparse.ArgumentParser()
     parser.add_argument("build")

@@ -13,8 +13,8 @@ class Skip(Exception):
 
 
 class Part:
-    def __init__(self, name, path):
-        self.path, self.begun = path, time.monotonic()
+    def __init__(self, name, path, limit_s):
+        self.path, self.limit_s, self.begun = path, limit_s, time.monotonic()
         self.found = {"part": name, "state": None, "reason": None, "seconds": None, "failures": [], "lines": [], "tables": [], "data": {}}
 
     def write(self):

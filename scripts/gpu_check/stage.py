@@ -12,7 +12,7 @@ from pathlib import Path
 from part import Skip
 
 MIB = 2**20
-FORGET = ("POOL_", "SIM_", "LD_PRELOAD", "PYTORCH_")  # the caller's own settings do not count
+FORGET = ("POOL_", "LD_PRELOAD", "PYTORCH_")  # the caller's own settings do not count
 
 
 class Stage:

@@ -86,6 +86,21 @@ def close_behind_a_kernel(data):
     return waited(cu.cuIpcCloseMemHandle, address)
 
 
+def byte_at(data, offset):
+    address = opened(data)
+    byte = first_byte(address + offset)
+    done(cu.cuIpcCloseMemHandle(address), "cuIpcCloseMemHandle")
+    return byte
+
+
+def write_at(data, offset, byte):
+    address = opened(data)
+    done(cu.cuMemsetD8(address + offset, byte, 16), "cuMemsetD8")
+    done(cu.cuCtxSynchronize(), "cuCtxSynchronize")
+    done(cu.cuIpcCloseMemHandle(address), "cuIpcCloseMemHandle")
+    return "written"
+
+
 _kept = []
 
 
