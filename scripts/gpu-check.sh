@@ -31,6 +31,7 @@ the device is changed.
   long       a minute of mixed work at 90 % of the memory, with pressure
 
   --only PART      only this one (may be given several times)
+  --limit SECONDS  no part gets longer than this
   --out DIR        where report.md, report.json and the logs go; default: build-gpu/report
   --sim            on the simulated CUDA, as far as that goes
   --build-dir DIR  use what has been built in DIR, and build nothing
@@ -48,13 +49,17 @@ usage_error() {
 out='' built='' options=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --only=* | --out=* | --build-dir=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+    --only=* | --limit=* | --out=* | --build-dir=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
     esac
     case $1 in
-    --only | --out | --build-dir) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
+    --only | --limit | --out | --build-dir) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
     esac
     case $1 in
     --only) options+=(--only "$2") && shift ;;
+    --limit)
+        [[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || usage_error "--limit takes seconds, not: $2"
+        options+=(--limit "$2") && shift
+        ;;
     --out) out=$(realpath -m -- "$2") && shift ;;
     --build-dir) built=$(realpath -m -- "$2") && shift ;;
     --sim) options+=(--sim) ;;

@@ -80,7 +80,7 @@ def supervise(name, stage, limit_s):
     found["seconds"] = round(time.monotonic() - begun, 2)
     if found["state"] is None:
         found["state"] = LATE if late else FAILED
-        found["reason"] = f"ended after its {limit_s:.0f} s" if late else f"its process ended with status {process.returncode}"
+        found["reason"] = f"ended after its {limit_s:.3g} s" if late else f"its process ended with status {process.returncode}"
     return found
 
 
@@ -128,7 +128,7 @@ def compile_ahead(stage, names):
                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
-def run_all(stage, names):
+def run_all(stage, names, most_s):
     begun, found = time.monotonic(), []
     document = {"schema": "gpu-check/1", "when": time.strftime("%Y-%m-%d %H:%M:%S %Z"), "host": f"{platform.machine()}, {os.cpu_count()} processors, "
                 f"{platform.system()} {platform.release()}", "version": version(), "simulated": stage.simulated, "device": stage.device,
@@ -141,7 +141,7 @@ def run_all(stage, names):
                 found.append({"part": name, "state": LATE, "reason": f"not begun: the check's {BUDGET_S} s are over", "seconds": 0.0, "failures": [],
                               "lines": [], "tables": [], "data": {}})
             else:
-                found.append(supervise(name, stage, min(PARTS[name][1], left)))
+                found.append(supervise(name, stage, min(PARTS[name][1], left, most_s)))
             print(report.one_line(found[-1]), flush=True)
             document["seconds"], document["totals"] = round(time.monotonic() - begun, 1), totals(found)
             report.write(document, stage.out)
@@ -159,6 +159,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("out")
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--limit", type=float, default=BUDGET_S)
     parser.add_argument("--sim", action="store_true")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
@@ -176,7 +177,7 @@ def main():
     stage = Stage(TREE, Path(arguments.build).resolve(), out, arguments.sim, device, why_not)
     print(f"{'The simulated CUDA' if arguments.sim else 'GPU: ' + device['name'] if device else 'No GPU: ' + why_not}"
           + (f", driver {device['driver']}, {device['memory'] >> 20:,} MiB" if device else ""), flush=True)
-    document = run_all(stage, [name for name in PARTS if not arguments.only or name in arguments.only])
+    document = run_all(stage, [name for name in PARTS if not arguments.only or name in arguments.only], arguments.limit)
     print(f"{document['totals']} in {document['seconds']:.0f} s; {out}/report.md, report.json", flush=True)
     states = [found["state"] for found in document["parts"]]
     if FAILED in states or LATE in states:

@@ -32,38 +32,35 @@ static int give_back(void *address) {
 static int memory(size_t *free_bytes, size_t *total) {
     return (int)cuMemGetInfo(free_bytes, total);
 }
-#else
-#ifdef __cplusplus
-extern "C" {
-#endif
-typedef int malloc_function(void **, size_t);
-typedef int free_function(void *);
-typedef int memory_function(size_t *, size_t *);
-#if DOOR == 1
-malloc_function cudaMalloc;
-free_function cudaFree;
-memory_function cudaMemGetInfo;
-#endif
-#ifdef __cplusplus
-}
-#endif
-
-static malloc_function *take;
-static free_function *give_back;
-static memory_function *memory;
+#elif DOOR == 1
+#include <cuda_runtime_api.h>
 
 static int start(void) {
-#if DOOR == 1
-    take = cudaMalloc;
-    give_back = cudaFree;
-    memory = cudaMemGetInfo;
+    return (int)cudaFree(NULL);
+}
+
+static int take(void **out, size_t bytes) {
+    return (int)cudaMalloc(out, bytes);
+}
+
+static int give_back(void *address) {
+    return (int)cudaFree(address);
+}
+
+static int memory(size_t *free_bytes, size_t *total) {
+    return (int)cudaMemGetInfo(free_bytes, total);
+}
 #else
+static int (*take)(void **, size_t);
+static int (*give_back)(void *);
+static int (*memory)(size_t *, size_t *);
+
+static int start(void) {
     void *const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_LOCAL);
     if (!runtime) return 1;
-    take = (malloc_function *)dlsym(runtime, "cudaMalloc");
-    give_back = (free_function *)dlsym(runtime, "cudaFree");
-    memory = (memory_function *)dlsym(runtime, "cudaMemGetInfo");
-#endif
+    *(void **)&take = dlsym(runtime, "cudaMalloc");
+    *(void **)&give_back = dlsym(runtime, "cudaFree");
+    *(void **)&memory = dlsym(runtime, "cudaMemGetInfo");
     return !take || !give_back || !memory || give_back(NULL);
 }
 #endif

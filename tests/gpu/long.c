@@ -129,7 +129,7 @@ static void *press(void *unused) {
     while (!atomic_load(&stopping)) {
         void *piece = NULL;
         size_t pitch;
-        const int code = cudaMallocPitch(&piece, &pitch, 1 << 20, total / 12 >> 20);
+        const int code = cudaMallocPitch(&piece, &pitch, 1 << 20, total / 20 >> 20);
         note_error(code);
         atomic_fetch_add(&pressures, 1);
         if (code) {

@@ -32,10 +32,22 @@ def functions_are_found_by_their_addresses():
 
 
 @case
-def an_address_that_is_not_dlsyms_is_told():
-    # A driver that lacks a variant: what is found for it is that of an older one.
-    status, output, _, parts = check("--sim", "--only", "identity", environment={"GPU_CHECK_SIM": "SIM_MISSING=cuGetProcAddress_v2"})
-    expect(status == 1 and parts["identity"]["state"] == "failed", output)
+def a_part_that_fails_is_told_and_the_rest_goes_on():
+    # A driver that lacks a variant: for it, cuGetProcAddress gives another.
+    status, output, _, parts = check("--sim", "--only", "identity", "--only", "doors", environment={"SIM_MISSING": "cuMemAllocAsync_ptsz"})
+    part = parts["identity"]
+    expect(status == 1 and part["state"] == "failed" and parts["doors"]["state"] == "passed", (output, part))
+    exceptions = part["data"]["driver"]["exceptions"]
+    expect(exceptions and all(row["name"] == "cuMemAllocAsync" and row["flags"] == "per-thread" for row in exceptions), exceptions)
+    expect(part["data"]["driver"]["missing"] == ["cuMemAllocAsync_ptsz"], part["data"]["driver"])
+
+
+@case
+def a_part_that_takes_too_long_is_ended_and_the_rest_goes_on():
+    status, output, _, parts = check("--sim", "--limit", "1.5", "--only", "identity", "--only", "facts")
+    part = parts["facts"]
+    expect(status == 1 and part["state"] == "out of time" and part["reason"] == "ended after its 1.5 s", (output, part))
+    expect(parts["identity"]["state"] == "passed" and len(part["data"]["answers"]) > 5, part["data"])
 
 
 @case
@@ -82,7 +94,7 @@ def without_a_gpu_each_part_says_so():
 
 @case
 def wrong_options_are_usage_errors():
-    for options in (["--nonsense"], ["--only"], ["--only", "nothing"], ["--out"]):
+    for options in (["--nonsense"], ["--only"], ["--only", "nothing"], ["--out"], ["--limit", "long"]):
         status, stdout, stderr = run(SCRIPT, "--build-dir", BUILD, *options)
         expect(status == 2 and stderr and not stdout, (options, status, stdout, stderr))
 
