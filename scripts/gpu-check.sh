@@ -78,7 +78,11 @@ if [ -n "$built" ]; then
     [ -e "$built/src/libpoolcuda.so" ] || die "nothing is built in $built"
     build=$built
 else
+    command -v "$(compiler)" >/dev/null || export CC=gcc
     use_bundle
+    mapfile -t missing < <(missing_packages)
+    [ ${#missing[@]} -eq 0 ] || die "missing here: ${missing[*]}. Install them, or run scripts/bundle-deps.sh on a machine of this
+kind with a network, and bring the tree here with its folder build-deps."
     begun=$SECONDS
     say "Building in $(build_base build-gpu)"
     prepare build-gpu --buildtype=release -- src/libpoolcuda.so src/poolstat/poolstat bench/trace-csv \

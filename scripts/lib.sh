@@ -39,7 +39,7 @@ missing_packages() {
     command -v python3 >/dev/null || say python3
     command -v meson >/dev/null || say meson
     command -v ninja >/dev/null || command -v ninja-build >/dev/null || say ninja-build
-    command -v pkg-config >/dev/null || say pkg-config
+    pkg-config --version >/dev/null 2>&1 || say pkg-config
     has_header cmocka.h || say libcmocka-dev
     has_header uthash.h || say uthash-dev
     has_header jansson.h || say libjansson-dev

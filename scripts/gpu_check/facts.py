@@ -8,6 +8,7 @@ import doors
 import identity
 from part import Skip
 from programs import CompileError, program
+from stage import die_with_parent
 
 AS_ASSUMED, DIFFERS, NOT_ASKED = "as assumed", "DIFFERS", "not asked"
 
@@ -55,8 +56,8 @@ def asked(stage, numbers=()):
     """Each answer as it comes."""
     command = [str(word) for word in [*stage.python("facts/main.py"), *numbers]]
     with open(stage.out / "logs/facts.txt", "w", encoding="utf-8") as log:
-        process = subprocess.Popen(command, env=stage.environment(**environment(stage)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=log, text=True)
+        process = subprocess.Popen(command, env=stage.environment(toolkit=True, **environment(stage)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=die_with_parent)
         for line in process.stdout:
             log.write(line)
             yield json.loads(line)

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ PARTS = {
 
 def probe(stage):
     """The first device, asked for in another process: (device, None), or (None, why there is none)."""
-    status, out, err = stage.run("device", stage.python("device.py"), timeout=60)
+    status, out, err = stage.run("device", stage.python("device.py"), timeout=60, toolkit=True)
     if status == 0:
         return json.loads(out), None
     return None, (err or out).strip().splitlines()[-1] if (err or out).strip() else f"the driver ended the process ({status})"
@@ -84,25 +85,7 @@ def supervise(name, stage, limit_s):
     return found
 
 
-def children(pid):
-    """All processes below this one, those that began a session of their own too."""
-    found = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
-                for child in map(int, file.read().split()):
-                    found += [child, *children(child)]
-    except OSError:
-        pass
-    return found
-
-
 def end_group(process):
-    for pid in [*(children(process.pid) if process.poll() is None else []), process.pid]:
-        try:
-            os.kill(pid, signal.SIGKILL) if pid != process.pid or process.poll() is None else None
-        except ProcessLookupError:
-            pass
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -171,7 +154,9 @@ def main():
         print(f"gpu-check.sh: no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
         return 2
     out = Path(arguments.out).resolve()
-    (out / "logs").mkdir(parents=True, exist_ok=True)
+    for name in "programs", "parts", "logs":
+        shutil.rmtree(out / name, ignore_errors=True)  # of another run, or other sources
+    (out / "logs").mkdir(parents=True)
     stage = Stage(TREE, Path(arguments.build).resolve(), out, arguments.sim)
     device, why_not = probe(stage)
     stage = Stage(TREE, Path(arguments.build).resolve(), out, arguments.sim, device, why_not)

@@ -54,8 +54,7 @@ def command(stage, name, target):
     folders = [f"-L{folder}" for folder in (stage.driver_folder, stage.runtime_folder)]
     return [stage.compiler, "-O2", "-std=gnu11", "-D_GNU_SOURCE", *options, *(["-shared", "-fPIC"] if how == LIBRARY else []),
             "-isystem", stage.toolkit / "include", "-I", stage.tree / "src/sim", "-o", target, source, *folders,
-            # Found by the library path of the run: the simulated or the real ones.
-            "-Wl,--allow-shlib-undefined", *runtimes[runtime], "-lcuda", "-lpthread", "-ldl", "-lrt", "-lm"]
+            f"-Wl,--enable-new-dtags,-rpath,{stage.runtime_folder}", *runtimes[runtime], "-lcuda", "-lpthread", "-ldl", "-lrt", "-lm"]
 
 
 def program(stage, name):

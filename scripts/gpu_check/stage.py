@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Where the check runs: the built tree, the device or the simulated CUDA, the compilers, and how programs are started and
 looked at from outside."""
+import ctypes
 import json
 import os
 import shutil
@@ -13,6 +14,11 @@ from part import Skip
 
 MIB = 2**20
 FORGET = ("POOL_", "LD_PRELOAD", "PYTORCH_")  # the caller's own settings do not count
+
+
+def die_with_parent():
+    """In a child: a part that is ended takes with it what it started."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Stage:
@@ -60,12 +66,13 @@ class Stage:
             raise Skip(f"not over the simulated CUDA: {why}")
         self.need_device()
 
-    def environment(self, pooled=False, **variables):
+    def environment(self, pooled=False, toolkit=False, **variables):
+        """`toolkit`: with the toolkit's libraries on the path, for what names the runtime itself. Frameworks bring their own."""
         result = {name: value for name, value in os.environ.items() if not name.startswith(FORGET)}
         path = [self.library.parent] if pooled else []
         if self.simulated:
             path += [self.build / "src/sim/driver", self.build / "src/sim/runtime"]
-        path += [os.environ.get("LD_LIBRARY_PATH"), None if self.simulated else self.toolkit / "lib64"]
+        path += [os.environ.get("LD_LIBRARY_PATH"), self.toolkit / "lib64" if toolkit and not self.simulated else None]
         result["LD_LIBRARY_PATH"] = ":".join(str(folder) for folder in path if folder)
         if pooled:  # by its name: a path with a blank could not be named
             result["LD_PRELOAD"] = self.library.name
@@ -82,7 +89,7 @@ class Stage:
         None when it was ended after `timeout` seconds."""
         words = [str(word) for word in command]
         process = subprocess.Popen(words, env=self.environment(pooled, **variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+                                   stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, preexec_fn=die_with_parent)
         try:
             out, err = process.communicate(timeout=timeout)
             status = process.returncode
@@ -126,7 +133,8 @@ class Watched:
     def __init__(self, stage, log, command, pooled=True, **variables):
         self.stage, self.log, self.lines = stage, log, []
         self.process = subprocess.Popen([str(word) for word in command], env=stage.environment(pooled, **variables), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                        preexec_fn=die_with_parent)
 
     def until_ready(self):
         for line in self.process.stdout:

@@ -7,6 +7,7 @@ duration on a GPU (kernels.cu, compiled beforehand and named by GPU_CHECK_KERNEL
 """
 import ctypes
 import os
+import signal
 import threading
 import time
 from ctypes import byref
@@ -71,6 +72,7 @@ class Library:
         def call(*arguments):
             return function(*(U64(word & 2**64 - 1) if isinstance(word, int) else word for word in arguments))
 
+        call.__name__ = name
         setattr(self, name, call)
         return call
 
@@ -87,7 +89,7 @@ def done(code, what="a call"):
 def made(function, *arguments):
     """What a call writes to its first argument."""
     value = U64(0)
-    done(function(byref(value), *arguments), getattr(function, "__name__", "a call"))
+    done(function(byref(value), *arguments), function.__name__)
     return value.value
 
 
@@ -280,6 +282,47 @@ def waited(function, *arguments):
 
 
 # ---- threads and processes ----
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent():
+    """In a child: it shall not outlive the process that made it, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def fork(work):
+    """The process number of a child that does this; it never returns into the code of its parent."""
+    child = os.fork()
+    if child == 0:
+        try:
+            die_with_parent()
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+def in_child(work):
+    """What `work` returns in a child, as text, or how that ended."""
+    reading, writing = os.pipe()
+
+    def say():
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        try:
+            said = str(work())
+        except (Failed, Lacking) as reason:
+            said = f"not asked: {reason}"
+        os.write(writing, said.encode())
+
+    child = fork(say)
+    os.close(writing)
+    said = os.read(reading, 1000).decode()
+    os.close(reading)
+    _, ended = os.waitpid(child, 0)
+    if os.WIFSIGNALED(ended):
+        return f"ends ({signal.Signals(os.WTERMSIG(ended)).name})"
+    return said
 
 def in_thread(work, context=None):
     """What `work` returns, done in another thread with this context (the current one) current."""

@@ -44,10 +44,10 @@ def a_part_that_fails_is_told_and_the_rest_goes_on():
 
 @case
 def a_part_that_takes_too_long_is_ended_and_the_rest_goes_on():
-    status, output, _, parts = check("--sim", "--limit", "1.5", "--only", "identity", "--only", "facts")
+    status, output, _, parts = check("--sim", "--limit", "3", "--only", "identity", "--only", "facts")
     part = parts["facts"]
-    expect(status == 1 and part["state"] == "out of time" and part["reason"] == "ended after its 1.5 s", (output, part))
-    expect(parts["identity"]["state"] == "passed" and len(part["data"]["answers"]) > 5, part["data"])
+    expect(status == 1 and part["state"] == "out of time" and part["reason"] == "ended after its 3 s", (output, part))
+    expect(parts["identity"]["state"] == "passed" and len(part["data"]["answers"]) > 0, part["data"])
 
 
 @case
@@ -59,7 +59,8 @@ def every_door_shows_the_same_counts():
     expect(all(of["allocs"] == 47 and of["segment_allocs"] > 0 for of in counts.values()), counts)
 
 
-# What the simulated driver answers otherwise than the table assumes of a real one.
+# What the simulated driver answers otherwise than the table assumes of a real one: a cuMemFree that waited for a kernel
+# which failed meanwhile succeeds.
 DIFFERENT_HERE = {21}
 
 

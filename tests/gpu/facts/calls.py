@@ -63,7 +63,11 @@ def helper(name, **variables):
     path = os.path.join(os.environ.get("GPU_CHECK_PROGRAMS", ""), name)
     if not os.path.exists(path):
         raise Lacking(f"{name} is not built")
-    done = subprocess.run([path], env={**os.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+    environment = {**os.environ, **variables}
+    if "LD_PRELOAD" in variables:  # by its name: a path with a blank could not be named
+        folder, environment["LD_PRELOAD"] = os.path.split(variables["LD_PRELOAD"])
+        environment["LD_LIBRARY_PATH"] = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    done = subprocess.run([path], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
     return dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
 
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Questions about contexts: primary, created and green ones, resets, forks, and work between devices."""
 import ctypes
-import os
 import threading
 from ctypes import byref
 
 from ask import fact
-from cuda import (LONG_MS, MIB, U64, cu, created, default_pool, device, done, event, executable, captured, hold, load_kernels, made, malloc,
+from cuda import (LONG_MS, MIB, U64, cu, created, default_pool, device, done, event, executable, captured, hold, in_child, load_kernels, made, malloc,
                   malloc_async, primary, recorded, run_kernel, stream, waited)
 from memory import Access
 
@@ -46,15 +45,7 @@ def releases_after_a_reset(answer):
 
 @fact(19)
 def forked_child(answer):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        codes = [cu.cuInit(0), cu.cuMemAlloc(byref(U64()), 512), cu.cuCtxGetCurrent(byref(U64()))]
-        os.write(writing, repr(codes).encode())
-        os._exit(0)
-    os.close(writing)
-    said = os.read(reading, 100).decode()
-    os.waitpid(child, 0)
+    said = in_child(lambda: [cu.cuInit(0), cu.cuMemAlloc(byref(U64()), 512), cu.cuCtxGetCurrent(byref(U64()))])
     answer("cuInit, cuMemAlloc, cuCtxGetCurrent in the child", "[3, 3, 3]", said)
 
 

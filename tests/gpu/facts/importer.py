@@ -6,7 +6,7 @@ import multiprocessing.reduction
 import os
 from ctypes import byref
 
-from cuda import MIB, U64, attributes, cu, done, hold, load_kernels, primary, stream, waited
+from cuda import MIB, U64, attributes, cu, done, fork, hold, load_kernels, primary, stream, waited
 
 HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
@@ -133,11 +133,12 @@ class Importer:
 
     def __init__(self, **variables):
         self.pipe, theirs = multiprocessing.connection.Pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
+
+        def work():
             self.pipe.close()
             os.environ.update(variables)
             self.serve(theirs)
+        self.pid = fork(work)
         theirs.close()
 
     @staticmethod
@@ -153,7 +154,7 @@ class Importer:
                     ready = True
                 pipe.send((True, globals()[name.replace(" ", "_")](*arguments)))
             except (EOFError, OSError):
-                os._exit(0)
+                return
             except Exception as reason:  # pylint: disable=broad-except
                 pipe.send((False, f"{type(reason).__name__}: {reason}"))
 

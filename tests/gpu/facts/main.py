@@ -51,6 +51,7 @@ class Asked:
         self.pid = os.fork()
         if self.pid == 0:
             os.setpgid(0, 0)  # with all processes that it starts
+            cuda.die_with_parent()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             answer(fact, theirs)
         theirs.close()

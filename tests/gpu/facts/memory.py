@@ -97,16 +97,13 @@ def alignment(answer):
 def free_after_a_fault(answer):
     load_kernels()
     address, on = malloc(), stream()
-    run_kernel(on, 1000, [0x10])
+    hold(on)
+    run_kernel(on, 0, [0x10])
     answer("cuMemFree behind a faulting kernel", 700, cu.cuMemFree(address))
     answer.note("cuMemFree again", cu.cuMemFree(address))
     answer.note("cuMemAlloc after", cu.cuMemAlloc(byref(U64()), 512))
 
 
-def aside(context, work):
-    """Does it under another context."""
-    cu.cuCtxSetCurrent(context)
-    return work()
 
 
 @fact(42, alone=True)

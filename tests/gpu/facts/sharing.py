@@ -7,7 +7,7 @@ import signal
 from ctypes import byref
 
 from ask import fact
-from cuda import MIB, U64, Lacking, captured, cu, default_pool, device, done, executable, made, malloc, malloc_async, primary, simulated, stream
+from cuda import MIB, U64, Lacking, captured, cu, default_pool, device, done, executable, fork, made, malloc, malloc_async, primary, simulated, stream
 from importer import HANDLE_BYTES, Handle, Importer, handle, open_handle
 from memory import mapped, pool_made
 
@@ -91,12 +91,12 @@ def bytes_that_no_driver_made(answer):
 def exporter_that_has_ended(answer):
     reading, writing = os.pipe()
     release, ended = os.pipe()
-    exporter = os.fork()
-    if exporter == 0:
+
+    def export():
         primary()
         os.write(writing, handle(filled(4096, 9)))
         os.read(release, 1)
-        os._exit(0)
+    exporter = fork(export)
     importer, second = Importer(), Importer()
     data = os.read(reading, HANDLE_BYTES)
     answer("what is open", 9, importer.ask("keep open", data))

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Questions about streams and events: their numbers and handles, their order, and what becomes of them."""
 import ctypes
-import os
-import signal
 from ctypes import byref
 
 from ask import fact
-from cuda import (CAPTURES_NOT, INVALIDATED, RELAXED, U64, begin, captured, cu, done, end, hold, in_thread, load_kernels, made,
+from cuda import (CAPTURES_NOT, INVALIDATED, RELAXED, U64, begin, captured, cu, done, end, hold, in_child, in_thread, load_kernels, made,
                   malloc, malloc_async, primary, recorded, run_kernel, status, stream, waited)
 
 BLOCKING = 0
@@ -94,22 +92,9 @@ def numbers_of_streams(answer):
     answer.note("different handles of eight", len(set(handles)))
 
 
-def in_child(work):
-    """What `work` returns in a child, or how that ended: in one that initialises CUDA itself."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        primary()
-        os.write(writing, str(work()).encode())
-        os._exit(0)
-    os.close(writing)
-    said = os.read(reading, 200).decode()
-    os.close(reading)
-    _, ended = os.waitpid(child, 0)
-    if os.WIFSIGNALED(ended):
-        return f"ends ({signal.Signals(os.WTERMSIG(ended)).name})"
-    return said
+def anew(work):
+    """What `work` returns in a child that initialises CUDA itself."""
+    return in_child(lambda: (primary(), work())[1])
 
 
 @fact(55, bare=True)
@@ -127,10 +112,10 @@ def handles_of_nothing(answer):
         return work
 
     for name, call in calls.items():
-        answer(f"{name} of a destroyed stream", "709", in_child(destroyed(call)).removeprefix("code "))
-        answer(f"{name} of garbage", "400", in_child(lambda call=call: call(GARBAGE)).removeprefix("code "))
-    answer("cuStreamIsCapturing of garbage", "ends", in_child(lambda: status(GARBAGE)).split(" ")[0])
-    answer("cuStreamDestroy of 0, 1, 2", "[400, 400, 400]", in_child(lambda: [cu.cuStreamDestroy(handle) for handle in (0, 1, 2)]))
+        answer(f"{name} of a destroyed stream", "709", anew(destroyed(call)).removeprefix("code "))
+        answer(f"{name} of garbage", "400", anew(lambda call=call: call(GARBAGE)).removeprefix("code "))
+    answer("cuStreamIsCapturing of garbage", "ends", anew(lambda: status(GARBAGE)).split(" ")[0])
+    answer("cuStreamDestroy of 0, 1, 2", "[400, 400, 400]", anew(lambda: [cu.cuStreamDestroy(handle) for handle in (0, 1, 2)]))
 
 
 @fact(33)

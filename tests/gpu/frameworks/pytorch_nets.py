@@ -117,6 +117,10 @@ def main():
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
+    # The others sum in an order of their own.
+    for other in "flash", "mem_efficient", "cudnn":
+        getattr(torch.backends.cuda, f"enable_{other}_sdp")(False)
+    torch.backends.mha.set_fastpath_enabled(False)
     finish({"torch": torch.__version__, "nets": {name: measure(name, device, arguments.steps) for name in NETS}})
 
 
