@@ -45,7 +45,7 @@ def command(stage, name, target):
     runtimes = {SHARED: ["-l:libcudart.so.13"], STATIC: ["-l:libcudart_static.a"], NONE: []}
     if how in (NVCC, CUBIN):
         if not stage.nvcc:
-            raise Skip("there is no nvcc here")
+            raise Skip("there is no nvcc here, or no g++ that it needs")
         architecture = [f"-arch={stage.architecture}"] if stage.architecture else []
         kind = ["-cubin"] if how == CUBIN else ["-cudart", "shared" if stage.simulated else "static", "-lcuda", f"-L{stage.driver_folder}"]
         return [stage.nvcc, "-O2", "-std=c++17", *architecture, *options, *kind, "-o", target, source]

@@ -3,9 +3,16 @@
 import json
 import os
 import re
+import shutil
+import sys
 
 from fixture import TREE, expect, folder, run
-from tap import case, main
+from tap import case, main, skip
+
+sys.path.insert(0, str(TREE / "scripts" / "gpu_check"))
+import facts  # noqa: E402
+import programs  # noqa: E402
+from stage import Stage  # noqa: E402
 
 BUILD = os.environ["GPU_CHECK_BUILD"]
 SCRIPT = TREE / "scripts" / "gpu-check.sh"
@@ -59,6 +66,23 @@ def every_door_shows_the_same_counts():
     expect(all(of["allocs"] == 47 and of["segment_allocs"] > 0 for of in counts.values()), counts)
 
 
+@case
+def memory_that_goes_around_the_pool_is_told():
+    status, output, _, parts = check("--sim", "--only", "doors", environment={"SIM_TAKES": "cuMemAlloc_v2:4"})
+    expect(status == 1 and any("went around it" in failure for failure in parts["doors"]["failures"]), (output, parts["doors"]["failures"]))
+
+
+@case
+def a_fact_that_is_not_as_assumed_is_told():
+    status, stdout, stderr = run("python3", "-B", TREE / "tests/gpu/facts/main.py", "5", "9", environment={
+        "LD_LIBRARY_PATH": f"{BUILD}/src/sim/driver:{BUILD}/src/sim/runtime", "SIM_FREE_WAITS": "0"})
+    answers = {answer["number"]: answer for answer in map(json.loads, stdout.splitlines())}
+    expect(status == 0 and set(answers) == {5, 9}, (status, stdout, stderr))
+    verdicts = {number: facts.verdict(answer) for number, answer in answers.items()}
+    expect(verdicts == {5: facts.AS_ASSUMED, 9: facts.DIFFERS}, answers)
+    expect("a kernel on a non-blocking stream" in facts.found_text(answers[9]), facts.found_text(answers[9]))
+
+
 # What the simulated driver answers otherwise than the table assumes of a real one: a cuMemFree that waited for a kernel
 # which failed meanwhile succeeds.
 DIFFERENT_HERE = {21}
@@ -81,6 +105,44 @@ def a_part_that_cannot_run_is_skipped_and_the_rest_goes_on():
     status, output, _, parts = check("--sim", "--only", "thrust", "--only", "identity")
     expect(status == 0 and parts["identity"]["state"] == "passed", output)
     expect(parts["thrust"]["state"] == "skipped" and "simulated" in parts["thrust"]["reason"], output)
+
+
+def part_on_a_device(name, environment=None):
+    """What a part finds where a device is said to be, which it does not come to use."""
+    out = folder()
+    stage = {"tree": str(TREE), "build": BUILD, "out": str(out), "simulated": False,
+             "device": {"name": "none", "driver": 13000, "memory": 1, "capability": "90"}, "why_not": None}
+    run("python3", "-B", TREE / "scripts/gpu_check/main.py", "--part", name, json.dumps(stage), out / "found.json", "30", environment=environment)
+    return json.loads((out / "found.json").read_text())
+
+
+@case
+def a_package_that_is_not_installed_is_told():
+    found = part_on_a_device("cupy", {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"})
+    if found["state"] == "failed":
+        skip("CuPy is installed here")
+    expect((found["state"], found["reason"]) == ("skipped", "the Python package cupy is not installed"), found)
+
+
+@case
+def a_compiler_that_is_missing_is_told():
+    tools = folder()
+    for tool in "python3", "cc", "env":
+        (tools / tool).symlink_to(shutil.which(tool))
+    found = part_on_a_device("thrust", {"PATH": str(tools)})
+    expect((found["state"], found["reason"]) == ("skipped", "there is no nvcc here, or no g++ that it needs"), found)
+
+
+@case
+def the_programs_compile_for_a_device():
+    """All but what nvcc takes long for; that is compiled where it runs."""
+    out = folder()
+    stage = Stage(TREE, BUILD, out, False, {"name": "none", "capability": "90"})
+    if not (stage.runtime_folder / "libcudart_static.a").exists() or not stage.nvcc:
+        skip("there is no CUDA Toolkit here")
+    for name in programs.PROGRAMS:
+        if name != "thrust":
+            expect(programs.program(stage, name).exists(), name)
 
 
 @case
