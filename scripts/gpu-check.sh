@@ -46,7 +46,7 @@ usage_error() {
     exit 2
 }
 
-out='' built='' options=()
+out='' built='' only=() options=()
 while [ $# -gt 0 ]; do
     case $1 in
     --only=* | --limit=* | --out=* | --build-dir=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
@@ -55,7 +55,7 @@ while [ $# -gt 0 ]; do
     --only | --limit | --out | --build-dir) [ $# -ge 2 ] && [ -n "$2" ] || usage_error "$1 needs a value" ;;
     esac
     case $1 in
-    --only) options+=(--only "$2") && shift ;;
+    --only) only+=("$2") && shift ;;
     --limit)
         [[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || usage_error "--limit takes seconds, not: $2"
         options+=(--limit "$2") && shift
@@ -70,6 +70,11 @@ while [ $# -gt 0 ]; do
 done
 
 command -v python3 >/dev/null || die "python3 is missing"
+parts=$(python3 -B "$tree/scripts/gpu_check/main.py" --list)
+for part in "${only[@]}"; do
+    grep -qxF -- "$part" <<<"$parts" || usage_error "no such part: $part"
+    options+=(--only "$part")
+done
 # meson and ninja may stand beside the interpreter only.
 PATH=$PATH:$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))')
 export PATH

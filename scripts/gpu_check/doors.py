@@ -1,15 +1,31 @@
 # SPDX-License-Identifier: MIT
 """Doors: the same program by the shared runtime, the static one, the driver, and a runtime that it opens. All show the
 same counts, and nothing that it allocates goes around the pool: free device memory falls by what the pool reserved."""
+
 from part import Skip
 from programs import program
 from stage import MIB, Watched, total
 
 ALLOCATIONS, FREES = 47, 7  # of tests/gpu/door.c when it waits to be looked at
 STEP = 2 * MIB
-WAYS = {"shared runtime": "door-shared", "static runtime": "door-static", "static runtime, by nvcc": "door-nvcc", "driver": "door-driver",
-        "runtime, opened": "door-dlopen"}
-COUNTS = ("allocs", "frees", "hits", "misses", "segment_allocs", "requested_bytes", "live_bytes", "reserved_bytes", "bad_frees")
+WAYS = {
+    "shared runtime": "door-shared",
+    "static runtime": "door-static",
+    "static runtime, by nvcc": "door-nvcc",
+    "driver": "door-driver",
+    "runtime, opened": "door-dlopen",
+}
+COUNTS = (
+    "allocs",
+    "frees",
+    "hits",
+    "misses",
+    "segment_allocs",
+    "requested_bytes",
+    "live_bytes",
+    "reserved_bytes",
+    "bad_frees",
+)
 
 
 def look(stage, way, pooled=True):
@@ -49,16 +65,44 @@ def run(stage, part):
         # What the pool could give back counts as free there.
         held = counts["reserved_bytes"] - total(figures, "releasable_bytes")
         around = taken - held
-        rows.append([way, *(counts[name] for name in ("allocs", "frees", "hits", "segment_allocs")), total(figures, "runtime_door"),
-                     f"{taken / MIB:.0f}", f"{held / MIB:.0f}", f"{(native['before'] - native['live']) / MIB:.0f}"])
+        rows.append(
+            [
+                way,
+                *(counts[name] for name in ("allocs", "frees", "hits", "segment_allocs")),
+                total(figures, "runtime_door"),
+                f"{taken / MIB:.0f}",
+                f"{held / MIB:.0f}",
+                f"{(native['before'] - native['live']) / MIB:.0f}",
+            ]
+        )
         free_at_ends.append(values["after"])
-        part.expect((counts["allocs"], counts["frees"]) == (ALLOCATIONS, FREES),
-                    f"{way}: {counts['allocs']} allocations and {counts['frees']} frees, not {ALLOCATIONS} and {FREES}")
-        part.expect(abs(around) <= STEP, f"{way}: free memory fell by {taken} bytes, the pool holds {held}: {around} went around it")
-        passed = {reason: count for reason, count in figures["pass_through"].items() if count and reason != "zero_or_null"}
+        part.expect(
+            (counts["allocs"], counts["frees"]) == (ALLOCATIONS, FREES),
+            f"{way}: {counts['allocs']} allocations and {counts['frees']} frees, not {ALLOCATIONS} and {FREES}",
+        )
+        part.expect(
+            abs(around) <= STEP,
+            f"{way}: free memory fell by {taken} bytes, the pool holds {held}: {around} went around it",
+        )
+        passed = {
+            reason: count for reason, count in figures["pass_through"].items() if count and reason != "zero_or_null"
+        }
         part.expect(not passed, f"{way}: passed through: {passed}")
-    part.table("One program by each door, while it holds 400 MiB", ["door", "allocations", "frees", "hits", "segments", "by the runtime door",
-                                                                   "free memory fell, MiB", "held by the pool", "natively fell"], rows)
+    part.table(
+        "One program by each door, while it holds 400 MiB",
+        [
+            "door",
+            "allocations",
+            "frees",
+            "hits",
+            "segments",
+            "by the runtime door",
+            "free memory fell, MiB",
+            "held by the pool",
+            "natively fell",
+        ],
+        rows,
+    )
     part.data("counts", seen)
     if seen:
         first = next(iter(seen.values()))

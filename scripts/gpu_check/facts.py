@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Facts: every question of tests/driver-facts.md, asked by its few lines (tests/gpu/facts), beside what was assumed."""
+
 import json
 import re
 import subprocess
@@ -40,15 +41,25 @@ def environment(stage):
 def by_other_parts(stage):
     """The two questions that whole parts answer."""
     found = identity.look(stage, False)
-    answers = [{"what": "look-ups that gave another address than dlsym", "assumed": 0, "found": len(found["exceptions"])}]
+    answers = [
+        {"what": "look-ups that gave another address than dlsym", "assumed": 0, "found": len(found["exceptions"])}
+    ]
     yield {"number": 3, "answers": answers}
     answers = []
     for way in "shared runtime", "static runtime":
         counts, values, figures = doors.look(stage, way)
-        answers.append({"what": f"{way}: allocations that the pool saw", "assumed": doors.ALLOCATIONS, "found": counts["allocs"]})
+        answers.append(
+            {"what": f"{way}: allocations that the pool saw", "assumed": doors.ALLOCATIONS, "found": counts["allocs"]}
+        )
         held = counts["reserved_bytes"] - doors.total(figures, "releasable_bytes")
         around = values["before"] - values["live"] - held
-        answers.append({"what": f"{way}: 2 MiB steps of memory that went around it", "assumed": 0, "found": int(around / doors.STEP)})
+        answers.append(
+            {
+                "what": f"{way}: 2 MiB steps of memory that went around it",
+                "assumed": 0,
+                "found": int(around / doors.STEP),
+            }
+        )
     yield {"number": 2, "answers": answers}
 
 
@@ -56,8 +67,15 @@ def asked(stage, numbers=()):
     """Each answer as it comes."""
     command = [str(word) for word in [*stage.python("facts/main.py"), *numbers]]
     with open(stage.out / "logs/facts.txt", "w", encoding="utf-8") as log:
-        process = subprocess.Popen(command, env=stage.environment(toolkit=True, **environment(stage)), stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=die_with_parent)
+        process = subprocess.Popen(
+            command,
+            env=stage.environment(toolkit=True, **environment(stage)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
         for line in process.stdout:
             log.write(line)
             yield json.loads(line)
@@ -113,6 +131,8 @@ def run(stage, part):
         # A fact that differs is what the check is for: it is told, and the simulator and the code follow.
         if answer["verdict"] == DIFFERS:
             part.fail(f"{number}: {found_text(answer)}")
-    part.say(f"{len(table)} questions: {counts[AS_ASSUMED]} as assumed, {counts[DIFFERS]} differ, {counts[NOT_ASKED]} not asked.")
+    part.say(
+        f"{len(table)} questions: {counts[AS_ASSUMED]} as assumed, {counts[DIFFERS]} differ, {counts[NOT_ASKED]} not asked."
+    )
     part.data("counts", counts)
     part.table("Questions of tests/driver-facts.md", ["", "question", "assumed", "", "found"], rows)

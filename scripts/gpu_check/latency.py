@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Latency: the same program natively and pooled, by turns, so that what changes on the machine meets all alike; medians
 and 99th percentiles of each call, and the cost of a hit by each door."""
+
 import statistics
 
 from part import Skip
@@ -8,7 +9,12 @@ from programs import CompileError, program
 
 TURNS = 3
 WAYS = {"native": {}, "POOL_FREE=sync": {"POOL_FREE": "sync"}, "POOL_FREE=event": {"POOL_FREE": "event"}}
-HIT_DOORS = {"shared runtime": "hits-shared", "static runtime": "hits-static", "driver": "hits-driver", "runtime, opened": "hits-dlopen"}
+HIT_DOORS = {
+    "shared runtime": "hits-shared",
+    "static runtime": "hits-static",
+    "driver": "hits-driver",
+    "runtime, opened": "hits-dlopen",
+}
 CALLS = {"plain": ("cudaMalloc", "cudaFree"), "async": ("cudaMallocAsync", "cudaFreeAsync")}
 
 
@@ -43,11 +49,15 @@ def measure_pairs(stage, part):
     busy = True
     for turn in range(1 if stage.simulated else TURNS):
         for way, settings in WAYS.items():
-            found = stage.run_json(f"latency-{way.replace('=', '-')}-{turn}", command, pooled=bool(settings), **variables, **settings)
+            found = stage.run_json(
+                f"latency-{way.replace('=', '-')}-{turn}", command, pooled=bool(settings), **variables, **settings
+            )
             part.expect(found["good"], f"{way}: a call failed")
             busy = busy and found["kernels"]
             for case in found["cases"]:
-                of_way = times.setdefault((case["calls"], case["device"], case["bytes"]), {}).setdefault(way, {"take": [], "give_back": []})
+                of_way = times.setdefault((case["calls"], case["device"], case["bytes"]), {}).setdefault(
+                    way, {"take": [], "give_back": []}
+                )
                 of_way["take"] += case["take"]
                 of_way["give_back"] += case["give_back"]
     if not busy:
@@ -62,7 +72,9 @@ def measure_hits(stage, part):
             cells = []
             for pooled in False, True:
                 pairs = 10000 if pooled else 500
-                status, out, err = stage.run(f"{name}-{'pooled' if pooled else 'native'}", [program(stage, name), pairs], pooled=pooled)
+                status, out, err = stage.run(
+                    f"{name}-{'pooled' if pooled else 'native'}", [program(stage, name), pairs], pooled=pooled
+                )
                 if status != 0:
                     raise RuntimeError(f"{door}: ended with status {status}: {(out + err).strip()[-200:]}")
                 values = [float(line) for line in out.split()]
@@ -70,7 +82,11 @@ def measure_hits(stage, part):
             rows.append([door, *cells])
         except (RuntimeError, Skip, CompileError) as reason:
             part.fail(f"hits by {door}: {reason}")
-    part.table("A pair of 64 KiB that is a hit, by each door, nanoseconds", ["door", "native: median", "p99", "pooled: median", "p99"], rows)
+    part.table(
+        "A pair of 64 KiB that is a hit, by each door, nanoseconds",
+        ["door", "native: median", "p99", "pooled: median", "p99"],
+        rows,
+    )
 
 
 def run(stage, part):
@@ -80,14 +96,24 @@ def run(stage, part):
     rows, gains = [], []
     for (calls, device, size), ways in times.items():
         for call, which in zip(CALLS[calls], ("take", "give_back")):
-            rows.append([call, "idle" if device == "idle" else "200 µs kernel", size_name(size),
-                         *(microseconds(ways[way][which]) if way in ways else "–" for way in WAYS)])
+            rows.append(
+                [
+                    call,
+                    "idle" if device == "idle" else "200 µs kernel",
+                    size_name(size),
+                    *(microseconds(ways[way][which]) if way in ways else "–" for way in WAYS),
+                ]
+            )
         whole = {way: statistics.median(map(sum, zip(of["take"], of["give_back"]))) for way, of in ways.items()}
-        gains.append([calls, device, size, whole["native"] / whole["POOL_FREE=sync"], whole["native"] / whole["POOL_FREE=event"]])
+        gains.append(
+            [calls, device, size, whole["native"] / whole["POOL_FREE=sync"], whole["native"] / whole["POOL_FREE=event"]]
+        )
     part.table("Microseconds of a call: median / 99th percentile", header, rows)
     part.data("gains", [dict(zip(("calls", "device", "bytes", "sync", "event"), gain)) for gain in gains])
     idle = [gain for gain in gains if gain[:2] == ["plain", "idle"]]
-    part.say(f"cudaMalloc and cudaFree on an idle device: pooled {min(gain[3] for gain in idle):.1f} to {max(gain[3] for gain in idle):.1f} "
-             "times faster (sync).")
+    part.say(
+        f"cudaMalloc and cudaFree on an idle device: pooled {min(gain[3] for gain in idle):.1f} to {max(gain[3] for gain in idle):.1f} "
+        "times faster (sync)."
+    )
     part.data("times", {" ".join(map(str, case)): ways for case, ways in times.items()})
     measure_hits(stage, part)

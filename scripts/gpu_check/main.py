@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Behind scripts/gpu-check.sh: runs the parts one after the other, each in a process of its own with a time limit, and
 writes the report after each."""
+
 import argparse
 import importlib
 import json
@@ -30,7 +31,11 @@ PARTS = {
     "identity": ("identity", 30, []),
     "doors": ("doors", 40, ["door-shared", "door-static", "door-nvcc", "door-driver", "door-dlopen"]),
     "facts": ("facts", 100, ["late", "injected.so", "kernels.cubin"]),
-    "latency": ("latency", 60, ["latency", "hits-shared", "hits-static", "hits-driver", "hits-dlopen", "kernels.cubin"]),
+    "latency": (
+        "latency",
+        60,
+        ["latency", "hits-shared", "hits-static", "hits-driver", "hits-dlopen", "kernels.cubin"],
+    ),
     "thrust": ("thrust", 50, ["thrust"]),
     "races": ("races", 30, []),
     "graphs": ("graphs", 25, ["graphs", "kernels.cubin"]),
@@ -49,7 +54,9 @@ def probe(stage):
     status, out, err = stage.run("device", stage.python("device.py"), timeout=60, toolkit=True)
     if status == 0:
         return json.loads(out), None
-    return None, (err or out).strip().splitlines()[-1] if (err or out).strip() else f"the driver ended the process ({status})"
+    return None, (
+        (err or out).strip().splitlines()[-1] if (err or out).strip() else f"the driver ended the process ({status})"
+    )
 
 
 def run_part(name, stage_words, path, limit_s):
@@ -65,7 +72,16 @@ def supervise(name, stage, limit_s):
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     begun = time.monotonic()
-    command = [sys.executable, "-B", str(HERE / "main.py"), "--part", name, json.dumps(stage.words()), str(path), str(limit_s)]
+    command = [
+        sys.executable,
+        "-B",
+        str(HERE / "main.py"),
+        "--part",
+        name,
+        json.dumps(stage.words()),
+        str(path),
+        str(limit_s),
+    ]
     with open(stage.out / "logs" / f"part-{name}.txt", "w", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     late = False
@@ -81,7 +97,9 @@ def supervise(name, stage, limit_s):
     found["seconds"] = round(time.monotonic() - begun, 2)
     if found["state"] is None:
         found["state"] = LATE if late else FAILED
-        found["reason"] = f"ended after its {limit_s:.3g} s" if late else f"its process ended with status {process.returncode}"
+        found["reason"] = (
+            f"ended after its {limit_s:.3g} s" if late else f"its process ended with status {process.returncode}"
+        )
     return found
 
 
@@ -94,7 +112,9 @@ def end_group(process):
 
 
 def version():
-    done = subprocess.run(["git", "-C", str(TREE), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(TREE), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() or "unknown"
 
 
@@ -107,22 +127,44 @@ def compile_ahead(stage, names):
     wanted = [program for name in names for program in PARTS[name][2]]
     if not wanted or (not stage.simulated and not stage.device):
         return None
-    return subprocess.Popen([sys.executable, "-B", str(HERE / "programs.py"), json.dumps(stage.words()), *dict.fromkeys(wanted)],
-                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, "-B", str(HERE / "programs.py"), json.dumps(stage.words()), *dict.fromkeys(wanted)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def run_all(stage, names, most_s):
     begun, found = time.monotonic(), []
-    document = {"schema": "gpu-check/1", "when": time.strftime("%Y-%m-%d %H:%M:%S %Z"), "host": f"{platform.machine()}, {os.cpu_count()} processors, "
-                f"{platform.system()} {platform.release()}", "version": version(), "simulated": stage.simulated, "device": stage.device,
-                "why_no_device": stage.why_not, "parts": found}
+    document = {
+        "schema": "gpu-check/1",
+        "when": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        "host": f"{platform.machine()}, {os.cpu_count()} processors, " f"{platform.system()} {platform.release()}",
+        "version": version(),
+        "simulated": stage.simulated,
+        "device": stage.device,
+        "why_no_device": stage.why_not,
+        "parts": found,
+    }
     ahead = compile_ahead(stage, names)
     try:
         for name in names:
             left = BUDGET_S - (time.monotonic() - begun)
             if left < LEAST_S:
-                found.append({"part": name, "state": LATE, "reason": f"not begun: the check's {BUDGET_S} s are over", "seconds": 0.0, "failures": [],
-                              "lines": [], "tables": [], "data": {}})
+                found.append(
+                    {
+                        "part": name,
+                        "state": LATE,
+                        "reason": f"not begun: the check's {BUDGET_S} s are over",
+                        "seconds": 0.0,
+                        "failures": [],
+                        "lines": [],
+                        "tables": [],
+                        "data": {},
+                    }
+                )
             else:
                 found.append(supervise(name, stage, min(PARTS[name][1], left, most_s)))
             print(report.one_line(found[-1]), flush=True)
@@ -138,21 +180,16 @@ def main():
     if sys.argv[1:2] == ["--part"]:
         run_part(sys.argv[2], json.loads(sys.argv[3]), sys.argv[4], float(sys.argv[5]))
         return 0
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(PARTS))
+        return 0
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("out")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--limit", type=float, default=BUDGET_S)
     parser.add_argument("--sim", action="store_true")
-    parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
-    if arguments.list:
-        print("\n".join(PARTS))
-        return 0
-    unknown = [name for name in arguments.only if name not in PARTS]
-    if unknown:
-        print(f"gpu-check.sh: no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
-        return 2
     out = Path(arguments.out).resolve()
     for name in "programs", "parts", "logs":
         shutil.rmtree(out / name, ignore_errors=True)  # of another run, or other sources
@@ -160,8 +197,11 @@ def main():
     stage = Stage(TREE, Path(arguments.build).resolve(), out, arguments.sim)
     device, why_not = probe(stage)
     stage = Stage(TREE, Path(arguments.build).resolve(), out, arguments.sim, device, why_not)
-    print(f"{'The simulated CUDA' if arguments.sim else 'GPU: ' + device['name'] if device else 'No GPU: ' + why_not}"
-          + (f", driver {device['driver']}, {device['memory'] >> 20:,} MiB" if device else ""), flush=True)
+    print(
+        f"{'The simulated CUDA' if arguments.sim else 'GPU: ' + device['name'] if device else 'No GPU: ' + why_not}"
+        + (f", driver {device['driver']}, {device['memory'] >> 20:,} MiB" if device else ""),
+        flush=True,
+    )
     document = run_all(stage, [name for name in PARTS if not arguments.only or name in arguments.only], arguments.limit)
     print(f"{document['totals']} in {document['seconds']:.0f} s; {out}/report.md, report.json", flush=True)
     states = [found["state"] for found in document["parts"]]

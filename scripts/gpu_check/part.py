@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a part of the check finds: lines, tables, figures and failures, in a file that is written anew after each, so that
 a part that is ended at its time limit leaves what it found."""
+
 import json
 import os
 import time
@@ -15,7 +16,16 @@ class Skip(Exception):
 class Part:
     def __init__(self, name, path, limit_s):
         self.path, self.limit_s, self.begun = path, limit_s, time.monotonic()
-        self.found = {"part": name, "state": None, "reason": None, "seconds": None, "failures": [], "lines": [], "tables": [], "data": {}}
+        self.found = {
+            "part": name,
+            "state": None,
+            "reason": None,
+            "seconds": None,
+            "failures": [],
+            "lines": [],
+            "tables": [],
+            "data": {},
+        }
 
     def write(self):
         self.found["seconds"] = round(time.monotonic() - self.begun, 2)
@@ -28,7 +38,9 @@ class Part:
         self.write()
 
     def table(self, title, header, rows):
-        self.found["tables"].append({"title": title, "header": header, "rows": [[str(cell) for cell in row] for row in rows]})
+        self.found["tables"].append(
+            {"title": title, "header": header, "rows": [[str(cell) for cell in row] for row in rows]}
+        )
         self.write()
 
     def data(self, name, value):
@@ -57,6 +69,7 @@ class Part:
             self.found["state"], self.found["reason"] = (FAILED if self.found["failures"] else SKIPPED), str(reason)
         except Exception as reason:  # pylint: disable=broad-except
             import traceback
+
             self.found["state"] = FAILED
             self.found["reason"] = f"{type(reason).__name__}: {str(reason).strip()[:300]}"
             self.found["lines"] += traceback.format_exc().splitlines()

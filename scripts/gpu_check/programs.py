@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The programs that the parts run, compiled when they are first asked for: by several processes at once each only once.
 Those of a part are compiled ahead in the background. `programs.py STAGE NAME…` compiles them all."""
+
 import concurrent.futures
 import fcntl
 import json
@@ -47,14 +48,38 @@ def command(stage, name, target):
         if not stage.nvcc:
             raise Skip("there is no nvcc here, or no g++ that it needs")
         architecture = [f"-arch={stage.architecture}"] if stage.architecture else []
-        kind = ["-cubin"] if how == CUBIN else ["-cudart", "shared" if stage.simulated else "static", "-lcuda", f"-L{stage.driver_folder}"]
+        kind = (
+            ["-cubin"]
+            if how == CUBIN
+            else ["-cudart", "shared" if stage.simulated else "static", "-lcuda", f"-L{stage.driver_folder}"]
+        )
         return [stage.nvcc, "-O2", "-std=c++17", *architecture, *options, *kind, "-o", target, source]
     if not stage.compiler:
         raise Skip("there is no C compiler here (CC, cc)")
     folders = [f"-L{folder}" for folder in (stage.driver_folder, stage.runtime_folder)]
-    return [stage.compiler, "-O2", "-std=gnu11", "-D_GNU_SOURCE", *options, *(["-shared", "-fPIC"] if how == LIBRARY else []),
-            "-isystem", stage.toolkit / "include", "-I", stage.tree / "src/sim", "-o", target, source, *folders,
-            f"-Wl,--enable-new-dtags,-rpath,{stage.runtime_folder}", *runtimes[runtime], "-lcuda", "-lpthread", "-ldl", "-lrt", "-lm"]
+    return [
+        stage.compiler,
+        "-O2",
+        "-std=gnu11",
+        "-D_GNU_SOURCE",
+        *options,
+        *(["-shared", "-fPIC"] if how == LIBRARY else []),
+        "-isystem",
+        stage.toolkit / "include",
+        "-I",
+        stage.tree / "src/sim",
+        "-o",
+        target,
+        source,
+        *folders,
+        f"-Wl,--enable-new-dtags,-rpath,{stage.runtime_folder}",
+        *runtimes[runtime],
+        "-lcuda",
+        "-lpthread",
+        "-ldl",
+        "-lrt",
+        "-lm",
+    ]
 
 
 def program(stage, name):
@@ -77,6 +102,7 @@ def program(stage, name):
 
 def main():
     from stage import Stage
+
     stage = Stage(**json.loads(sys.argv[1]))
 
     def compile_one(name):
@@ -84,6 +110,7 @@ def main():
             program(stage, name)
         except (Skip, CompileError):
             pass  # the part that asks for it says so
+
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as executor:
         list(executor.map(compile_one, sys.argv[2:]))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Races: random programs (tests/random) whose kernels stamp and check the blocks that they use, in both modes of
 POOL_FREE, and natively first, so that a fault of the programs themselves is not the pool's."""
+
 import re
 import sys
 import time
@@ -15,7 +16,9 @@ LEAST = 25  # programs share a process by 25
 def programs(stage, mode, seed, count, timeout):
     """(passed, failed, what is told) of some."""
     command = [sys.executable, "-B", stage.tree / "tests/random/programs.py", stage.build, seed, count, "--mode", mode]
-    status, out, err = stage.run(f"races-{mode}-{seed}", [*command, *([] if stage.simulated else ["--gpu"])], timeout=timeout)
+    status, out, err = stage.run(
+        f"races-{mode}-{seed}", [*command, *([] if stage.simulated else ["--gpu"])], timeout=timeout
+    )
     found = re.search(r"(\d+) passed, (\d+) failed", out)
     if not found:
         return (0, 0, None) if status is None else (0, 1, (err or out).strip()[-500:])

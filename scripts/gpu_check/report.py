@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The report of a check: report.json, report.md, and the lines on the terminal."""
+
 import json
 
 
@@ -15,18 +16,33 @@ def cell(text):
 
 
 def table_text(table):
-    lines = ["| " + " | ".join(cell(word) for word in table["header"]) + " |", "| " + " | ".join("---" for _ in table["header"]) + " |"]
+    lines = [
+        "| " + " | ".join(cell(word) for word in table["header"]) + " |",
+        "| " + " | ".join("---" for _ in table["header"]) + " |",
+    ]
     lines += ["| " + " | ".join(cell(word) for word in row) + " |" for row in table["rows"]]
     return "\n".join(lines)
 
 
 def markdown(report):
     device = report["device"]
-    where = "the simulated CUDA" if report["simulated"] else f"{device['name']}, driver {device['driver']}" if device else "no GPU"
-    text = [f"# GPU check: {where}", "",
-            f"{report['when']}; {report['host']}; version {report['version']}; {report['seconds']:.0f} s. {report['totals']}.", "",
-            "| part | result | seconds | |", "| --- | --- | ---: | --- |"]
-    text += [f"| {found['part']} | {found['state']} | {found['seconds']} | {cell(found['reason'] or '')} |" for found in report["parts"]]
+    where = (
+        "the simulated CUDA"
+        if report["simulated"]
+        else f"{device['name']}, driver {device['driver']}" if device else "no GPU"
+    )
+    text = [
+        f"# GPU check: {where}",
+        "",
+        f"{report['when']}; {report['host']}; version {report['version']}; {report['seconds']:.0f} s. {report['totals']}.",
+        "",
+        "| part | result | seconds | |",
+        "| --- | --- | ---: | --- |",
+    ]
+    text += [
+        f"| {found['part']} | {found['state']} | {found['seconds']} | {cell(found['reason'] or '')} |"
+        for found in report["parts"]
+    ]
     for found in report["parts"]:
         if not found["lines"] and not found["tables"] and not found["failures"]:
             continue

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Where the check runs: the built tree, the device or the simulated CUDA, the compilers, and how programs are started and
 looked at from outside."""
+
 import ctypes
 import json
 import os
@@ -35,13 +36,27 @@ class Stage:
         self.architecture = f"sm_{device['capability']}" if device and not simulated else None
 
     def words(self):
-        return {"tree": str(self.tree), "build": str(self.build), "out": str(self.out), "simulated": self.simulated,
-                "device": self.device, "why_not": self.why_not}
+        return {
+            "tree": str(self.tree),
+            "build": str(self.build),
+            "out": str(self.out),
+            "simulated": self.simulated,
+            "device": self.device,
+            "why_not": self.why_not,
+        }
 
     def _toolkit(self):
         found = shutil.which("nvcc")
-        places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), found and Path(found).resolve().parents[1], "/usr/local/cuda"]
-        return next((Path(place) for place in places if place and Path(place, "include/cuda.h").exists()), Path("/usr/local/cuda"))
+        places = [
+            os.environ.get("CUDA_HOME"),
+            os.environ.get("CUDA_PATH"),
+            found and Path(found).resolve().parents[1],
+            "/usr/local/cuda",
+        ]
+        return next(
+            (Path(place) for place in places if place and Path(place, "include/cuda.h").exists()),
+            Path("/usr/local/cuda"),
+        )
 
     def _nvcc(self):
         inside = self.toolkit / "bin/nvcc"
@@ -88,8 +103,17 @@ class Stage:
         """(exit status, stdout, stderr) of a program that ends by itself; all of it is kept under `log`. The status is
         None when it was ended after `timeout` seconds."""
         words = [str(word) for word in command]
-        process = subprocess.Popen(words, env=self.environment(pooled, **variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, preexec_fn=die_with_parent)
+        process = subprocess.Popen(
+            words,
+            env=self.environment(pooled, **variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
         try:
             out, err = process.communicate(timeout=timeout)
             status = process.returncode
@@ -97,7 +121,10 @@ class Stage:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             status = None
-        self.log(log, f"$ {' '.join(words)}\n{out}{err}exit status {'none: ended after %s s' % timeout if status is None else status}\n")
+        self.log(
+            log,
+            f"$ {' '.join(words)}\n{out}{err}exit status {'none: ended after %s s' % timeout if status is None else status}\n",
+        )
         return status, out, err
 
     def run_json(self, log, command, **options):
@@ -115,7 +142,9 @@ class Stage:
 
     def figures(self, pid):
         """What poolstat tells of a process; None when it has no figures."""
-        done = subprocess.run([str(self.poolstat), "show", "--json", str(pid)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(self.poolstat), "show", "--json", str(pid)], capture_output=True, text=True, check=False
+        )
         try:
             return json.loads(done.stdout).get("process")
         except ValueError:
@@ -132,9 +161,16 @@ class Watched:
 
     def __init__(self, stage, log, command, pooled=True, **variables):
         self.stage, self.log, self.lines = stage, log, []
-        self.process = subprocess.Popen([str(word) for word in command], env=stage.environment(pooled, **variables), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                        preexec_fn=die_with_parent)
+        self.process = subprocess.Popen(
+            [str(word) for word in command],
+            env=stage.environment(pooled, **variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            preexec_fn=die_with_parent,
+        )
 
     def until_ready(self):
         for line in self.process.stdout:

@@ -5,6 +5,7 @@ The libraries are loaded at the first call, so that a process may set their vari
 of the header, which stand for the newest variants. Whole numbers are passed in 64 bits. There is a kernel of a stated
 duration on a GPU (kernels.cu, compiled beforehand and named by GPU_CHECK_KERNELS) and on the simulated driver (sim.h).
 """
+
 import ctypes
 import os
 import signal
@@ -22,16 +23,31 @@ WITHOUT_TIMING = 2
 CAPTURES_NOT, CAPTURING, INVALIDATED = 0, 1, 2
 
 RENAMED = {
-    "cuCtxCreate": "cuCtxCreate_v4", "cuCtxDestroy": "cuCtxDestroy_v2", "cuCtxPopCurrent": "cuCtxPopCurrent_v2",
-    "cuCtxPushCurrent": "cuCtxPushCurrent_v2", "cuDevicePrimaryCtxRelease": "cuDevicePrimaryCtxRelease_v2",
-    "cuDevicePrimaryCtxReset": "cuDevicePrimaryCtxReset_v2", "cuEventDestroy": "cuEventDestroy_v2",
-    "cuGetProcAddress": "cuGetProcAddress_v2", "cuGraphInstantiate": "cuGraphInstantiateWithFlags",
-    "cuIpcOpenMemHandle": "cuIpcOpenMemHandle_v2", "cuMemAlloc": "cuMemAlloc_v2", "cuMemAllocHost": "cuMemAllocHost_v2",
-    "cuMemAllocPitch": "cuMemAllocPitch_v2", "cuMemFree": "cuMemFree_v2", "cuMemGetAddressRange": "cuMemGetAddressRange_v2",
-    "cuMemGetInfo": "cuMemGetInfo_v2", "cuMemHostRegister": "cuMemHostRegister_v2", "cuMemcpyDtoD": "cuMemcpyDtoD_v2",
-    "cuMemcpyDtoDAsync": "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoH": "cuMemcpyDtoH_v2", "cuMemcpyHtoD": "cuMemcpyHtoD_v2",
-    "cuMemsetD8": "cuMemsetD8_v2", "cuStreamBeginCapture": "cuStreamBeginCapture_v2",
-    "cuStreamDestroy": "cuStreamDestroy_v2", "cuDeviceTotalMem": "cuDeviceTotalMem_v2",
+    "cuCtxCreate": "cuCtxCreate_v4",
+    "cuCtxDestroy": "cuCtxDestroy_v2",
+    "cuCtxPopCurrent": "cuCtxPopCurrent_v2",
+    "cuCtxPushCurrent": "cuCtxPushCurrent_v2",
+    "cuDevicePrimaryCtxRelease": "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxReset": "cuDevicePrimaryCtxReset_v2",
+    "cuEventDestroy": "cuEventDestroy_v2",
+    "cuGetProcAddress": "cuGetProcAddress_v2",
+    "cuGraphInstantiate": "cuGraphInstantiateWithFlags",
+    "cuIpcOpenMemHandle": "cuIpcOpenMemHandle_v2",
+    "cuMemAlloc": "cuMemAlloc_v2",
+    "cuMemAllocHost": "cuMemAllocHost_v2",
+    "cuMemAllocPitch": "cuMemAllocPitch_v2",
+    "cuMemFree": "cuMemFree_v2",
+    "cuMemGetAddressRange": "cuMemGetAddressRange_v2",
+    "cuMemGetInfo": "cuMemGetInfo_v2",
+    "cuMemHostRegister": "cuMemHostRegister_v2",
+    "cuMemcpyDtoD": "cuMemcpyDtoD_v2",
+    "cuMemcpyDtoDAsync": "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyDtoH": "cuMemcpyDtoH_v2",
+    "cuMemcpyHtoD": "cuMemcpyHtoD_v2",
+    "cuMemsetD8": "cuMemsetD8_v2",
+    "cuStreamBeginCapture": "cuStreamBeginCapture_v2",
+    "cuStreamDestroy": "cuStreamDestroy_v2",
+    "cuDeviceTotalMem": "cuDeviceTotalMem_v2",
 }
 
 
@@ -156,8 +172,14 @@ def pool_bytes(pool, attribute):
 
 class Attributes(ctypes.Structure):
     """cudaPointerAttributes, with room for what later runtimes add."""
-    _fields_ = [("type", ctypes.c_int), ("device", ctypes.c_int), ("device_pointer", ctypes.c_void_p),
-                ("host_pointer", ctypes.c_void_p), ("reserved", ctypes.c_long * 16)]
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("device_pointer", ctypes.c_void_p),
+        ("host_pointer", ctypes.c_void_p),
+        ("reserved", ctypes.c_long * 16),
+    ]
 
 
 def attributes(address):
@@ -168,6 +190,7 @@ def attributes(address):
 
 
 # ---- captures ----
+
 
 def begin(on, mode=GLOBAL):
     done(cu.cuStreamBeginCapture(on, mode), "cuStreamBeginCapture")
@@ -207,6 +230,7 @@ def executable(graph):
 
 # ---- kernels ----
 
+
 def simulated():
     return cu.has("sim_launch")
 
@@ -216,9 +240,17 @@ class Range(ctypes.Structure):
 
 
 class SimKernel(ctypes.Structure):
-    _fields_ = [("microseconds", ctypes.c_uint32), ("until_released", ctypes.c_bool), ("ranges", ctypes.c_void_p),
-                ("range_count", ctypes.c_size_t), ("run", ctypes.c_void_p), ("argument", ctypes.c_void_p),
-                ("argument_bytes", ctypes.c_size_t), ("name", ctypes.c_char_p), ("number", U64)]
+    _fields_ = [
+        ("microseconds", ctypes.c_uint32),
+        ("until_released", ctypes.c_bool),
+        ("ranges", ctypes.c_void_p),
+        ("range_count", ctypes.c_size_t),
+        ("run", ctypes.c_void_p),
+        ("argument", ctypes.c_void_p),
+        ("argument_bytes", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("number", U64),
+    ]
 
 
 _functions = {}
@@ -323,6 +355,7 @@ def in_child(work):
     if os.WIFSIGNALED(ended):
         return f"ends ({signal.Signals(os.WTERMSIG(ended)).name})"
     return said
+
 
 def in_thread(work, context=None):
     """What `work` returns, done in another thread with this context (the current one) current."""

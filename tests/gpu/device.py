@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Prints the first device as one JSON object; exit status 1 and one line on stderr when there is none to be used."""
+
 import ctypes
 import json
 import sys
@@ -25,8 +26,18 @@ def main():
         cu.cuDriverGetVersion(byref(version))
         cu.cuDeviceGetCount(byref(count))
         cuda.primary()
-        print(json.dumps({"name": name.value.decode(errors="replace"), "driver": version.value, "memory": total.value, "count": count.value,
-                          "free": cuda.free_bytes(), "capability": f"{attribute(75)}{attribute(76)}"}))
+        print(
+            json.dumps(
+                {
+                    "name": name.value.decode(errors="replace"),
+                    "driver": version.value,
+                    "memory": total.value,
+                    "count": count.value,
+                    "free": cuda.free_bytes(),
+                    "capability": f"{attribute(75)}{attribute(76)}",
+                }
+            )
+        )
     except (cuda.Lacking, cuda.Failed) as reason:
         print(reason, file=sys.stderr)
         sys.exit(1)

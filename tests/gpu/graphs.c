@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Captures in each mode that use pooled memory: a copy, a fill, a kernel and an allocation of the graph's own, replayed
- * with other inputs, while other memory comes and goes. Prints what each call answers and whether the results are right;
- * natively and pooled it must print the same.
+ * with other inputs, while other memory comes and goes. Prints what each call answers and whether the results are
+ * right; natively and pooled it must print the same.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,7 +30,8 @@ static bool holds(const void *block, unsigned char byte) {
 static bool others_renew(unsigned char byte) {
     for (int i = 0; i < OTHERS; i++) {
         if (others[i] && cudaFree(others[i]) != cudaSuccess) return false;
-        if (cudaMalloc(&others[i], BYTES) != cudaSuccess || cudaMemset(others[i], byte, BYTES) != cudaSuccess) return false;
+        if (cudaMalloc(&others[i], BYTES) != cudaSuccess || cudaMemset(others[i], byte, BYTES) != cudaSuccess)
+            return false;
     }
     return true;
 }
@@ -88,8 +89,8 @@ static void refused(const char *name, enum cudaStreamCaptureMode mode) {
 }
 
 int main(void) {
-    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) || cudaMalloc(&from, BYTES) || cudaMalloc(&to, BYTES) ||
-        cudaMalloc(&filled, BYTES))
+    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) || cudaMalloc(&from, BYTES) ||
+        cudaMalloc(&to, BYTES) || cudaMalloc(&filled, BYTES))
         return 2;
     const bool kernels = busy_load();
     bool right = true;

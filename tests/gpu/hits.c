@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a pair of allocation and free costs by one door (door.h), where the pool serves it: prints the nanoseconds of each
- * batch of pairs, over a few hundred live blocks. Natively it makes fewer pairs.
+ * What a pair of allocation and free costs by one door (door.h), where the pool serves it: prints the nanoseconds of
+ * each batch of pairs, over a few hundred live blocks. Natively it makes fewer pairs.
  */
 #include <stdio.h>
 #include <stdlib.h>

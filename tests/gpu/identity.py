@@ -6,6 +6,7 @@ Prints one JSON object: how many look-ups were made; for each exported symbol of
 look-up by cuGetProcAddress that gave another address than dlsym does for the variant that the table says. With the pool
 preloaded, all addresses must be the pool's: `inside` counts those that lie in libpoolcuda.so, `outside` names the others.
 """
+
 import ctypes
 import json
 import re
@@ -71,7 +72,9 @@ def expected(hooks, name, version, flags):
 def compare(hooks, looks):
     """(exceptions, shared): look-ups whose answer is not dlsym's, and addresses that several symbols have."""
     addresses = {symbol: by_dlsym(symbol) for symbol, *_ in hooks}
-    versions = sorted({hook[2] for hook in hooks} | {2000, 3000, 5000, 6000, 8000, 9000, 11000, 12000, 13000, looks.version})
+    versions = sorted(
+        {hook[2] for hook in hooks} | {2000, 3000, 5000, 6000, 8000, 9000, 11000, 12000, 13000, looks.version}
+    )
     symbols = {}
     for symbol, address in addresses.items():
         if address:
@@ -89,8 +92,18 @@ def compare(hooks, looks):
                     else:
                         wrong = version <= looks.version and found != addresses[symbol]
                     if wrong:
-                        exceptions.append({"form": form, "name": name, "version": version, "flags": flag_name, "expected": symbol,
-                                           "found": symbols.get(found, found if isinstance(found, (str, type(None))) else "another address")})
+                        exceptions.append(
+                            {
+                                "form": form,
+                                "name": name,
+                                "version": version,
+                                "flags": flag_name,
+                                "expected": symbol,
+                                "found": symbols.get(
+                                    found, found if isinstance(found, (str, type(None))) else "another address"
+                                ),
+                            }
+                        )
     shared = [names for names in symbols.values() if len(names) > 1]
     return addresses, exceptions, shared
 
@@ -98,19 +111,36 @@ def compare(hooks, looks):
 def forms(looks):
     """Which of its two forms cuGetProcAddress gives of itself."""
     found = {version: looks.up("cuGetProcAddress_v2", "cuGetProcAddress", version, 0) for version in (11030, 12000)}
-    return {str(version): [form for form in ("cuGetProcAddress", "cuGetProcAddress_v2") if by_dlsym(form) == address]
-            for version, address in found.items()}
+    return {
+        str(version): [form for form in ("cuGetProcAddress", "cuGetProcAddress_v2") if by_dlsym(form) == address]
+        for version, address in found.items()
+    }
 
 
 def main():
     hooks, looks = table(sys.argv[1]), Looks()
     addresses, exceptions, shared = compare(hooks, looks)
     ours = pool_range()
-    inside = [symbol for symbol, address in addresses.items() if address and any(low <= address < high for low, high in ours)]
+    inside = [
+        symbol for symbol, address in addresses.items() if address and any(low <= address < high for low, high in ours)
+    ]
     there = [symbol for symbol, address in addresses.items() if address]
-    print(json.dumps({"hooks": len(hooks), "version": looks.version, "lookups": looks.count, "exceptions": exceptions, "shared": shared,
-                      "missing": [symbol for symbol, address in addresses.items() if not address], "forms": forms(looks),
-                      "pooled": bool(ours), "inside": len(inside), "outside": sorted(set(there) - set(inside))}))
+    print(
+        json.dumps(
+            {
+                "hooks": len(hooks),
+                "version": looks.version,
+                "lookups": looks.count,
+                "exceptions": exceptions,
+                "shared": shared,
+                "missing": [symbol for symbol, address in addresses.items() if not address],
+                "forms": forms(looks),
+                "pooled": bool(ours),
+                "inside": len(inside),
+                "outside": sorted(set(there) - set(inside)),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

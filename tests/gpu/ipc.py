@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Shares blocks with another process, with and without an offset, and prints one JSON object: for each answer what is
 right, and what was found. Under the pool both processes have it."""
+
 import json
 import os
 import sys
@@ -32,8 +33,13 @@ def main():
         whole, inside = handle(block), handle(block + 4096)
         checks[f"{name}: without an offset"] = [10 + number, importer.ask("byte at", whole, 0)]
         checks[f"{name}: the interior pointer's handle, with the offset from the range"] = [
-            20 + number, importer.ask("byte at", inside, block + 4096 - base.value)]
-        checks[f"{name}: what the importer writes is seen"] = ["written", importer.ask("write at", whole, 8192, 30 + number)]
+            20 + number,
+            importer.ask("byte at", inside, block + 4096 - base.value),
+        ]
+        checks[f"{name}: what the importer writes is seen"] = [
+            "written",
+            importer.ask("write at", whole, 8192, 30 + number),
+        ]
         checks[f"{name}: and where it should be"] = [30 + number, first_byte(block + 8192)]
         checks[f"{name}: its neighbours are as they were"] = [[10, 11, 12], [first_byte(other) for other in blocks]]
     checks["kept open: first byte"] = [11, importer.ask("keep open", handle(blocks[1]))]

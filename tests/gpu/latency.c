@@ -42,7 +42,8 @@ static bool pair(bool async, bool behind, size_t bytes, struct sample *sample) {
 
 static void print_times(const char *name, const struct sample *samples, int count, bool take) {
     printf("\"%s\": [", name);
-    for (int i = 0; i < count; i++) printf("%s%.0f", i ? ", " : "", take ? samples[i].take_ns : samples[i].give_back_ns);
+    for (int i = 0; i < count; i++)
+        printf("%s%.0f", i ? ", " : "", take ? samples[i].take_ns : samples[i].give_back_ns);
     printf("]");
 }
 
@@ -54,8 +55,8 @@ static bool measure(bool async, bool behind, size_t bytes) {
     const double begin = now_ns();
     while (count < SAMPLES && (count < 8 || now_ns() - begin < 1e6 * CASE_MS))
         if (!pair(async, behind, bytes, &samples[count++])) return false;
-    printf("%s{\"calls\": \"%s\", \"device\": \"%s\", \"bytes\": %zu, ", first_case ? "" : ", ", async ? "async" : "plain",
-           behind ? "busy" : "idle", bytes);
+    printf("%s{\"calls\": \"%s\", \"device\": \"%s\", \"bytes\": %zu, ", first_case ? "" : ", ",
+           async ? "async" : "plain", behind ? "busy" : "idle", bytes);
     print_times("take", samples, count, true);
     printf(", ");
     print_times("give_back", samples, count, false);

@@ -70,7 +70,8 @@ static void look(struct worker *worker, const struct block *block) {
     memset(ends, block->stamp, sizeof ends);
     const size_t bytes = block->bytes < STAMP ? block->bytes : STAMP;
     note_error(cudaMemcpyAsync(ends, block->address, bytes, cudaMemcpyDeviceToHost, worker->stream));
-    note_error(cudaMemcpyAsync(ends + STAMP, block->address + block->bytes - bytes, bytes, cudaMemcpyDeviceToHost, worker->stream));
+    note_error(cudaMemcpyAsync(ends + STAMP, block->address + block->bytes - bytes, bytes, cudaMemcpyDeviceToHost,
+                               worker->stream));
     note_error(cudaStreamSynchronize(worker->stream));
     for (size_t i = 0; i < sizeof ends; i++)
         if (ends[i] != block->stamp) {
@@ -94,7 +95,8 @@ static void take(struct worker *worker, struct block *block) {
     if (atomic_load(&live) + block->bytes > most) return;
     block->async = next(worker) % 3 == 0;
     block->stamp = (unsigned char)(1 + next(worker) % 250);
-    const int code = block->async ? cudaMallocAsync(&address, block->bytes, worker->stream) : cudaMalloc(&address, block->bytes);
+    const int code =
+        block->async ? cudaMallocAsync(&address, block->bytes, worker->stream) : cudaMalloc(&address, block->bytes);
     note_error(code);
     if (code) {
         atomic_fetch_add(&refused, code == OUT_OF_MEMORY);
@@ -160,10 +162,12 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
     pthread_join(pressure, NULL);
     note_error(cudaDeviceSynchronize());
-    printf("{\"allocations\": %lu, \"frees\": %lu, \"refused\": %lu, \"wrong\": %lu, \"pressures\": %lu, \"pressures_refused\": %lu, "
+    printf("{\"allocations\": %lu, \"frees\": %lu, \"refused\": %lu, \"wrong\": %lu, \"pressures\": %lu, "
+           "\"pressures_refused\": %lu, "
            "\"first_error\": %d, \"live\": %zu, \"total\": %zu}\n",
-           atomic_load(&allocations), atomic_load(&frees), atomic_load(&refused), atomic_load(&wrong), atomic_load(&pressures),
-           atomic_load(&pressures_refused), atomic_load(&first_error), atomic_load(&live), total);
+           atomic_load(&allocations), atomic_load(&frees), atomic_load(&refused), atomic_load(&wrong),
+           atomic_load(&pressures), atomic_load(&pressures_refused), atomic_load(&first_error), atomic_load(&live),
+           total);
     puts("ready");
     fflush(stdout);
     (void)getchar();

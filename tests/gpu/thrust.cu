@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Sort, scan and reduce of Thrust in a loop, which take their temporary memory by cudaMalloc. Prints one JSON object: for
-// each size the median milliseconds of a round, and a sum of what came out.
+// Sort, scan and reduce of Thrust in a loop, which take their temporary memory by cudaMalloc. Prints one JSON object:
+// for each size the median milliseconds of a round, and a sum of what came out.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -49,8 +49,8 @@ int main(int argc, char **argv) {
             if (i >= 2) times.push_back(spent.count());
         }
         std::sort(times.begin(), times.end());
-        std::printf("%s{\"elements\": %zu, \"median_ms\": %.4f, \"sum\": \"%llu\"}", count == 1 << 20 ? "" : ", ", count, times[times.size() / 2],
-                    (unsigned long long)sum);
+        std::printf("%s{\"elements\": %zu, \"median_ms\": %.4f, \"sum\": \"%llu\"}", count == 1 << 20 ? "" : ", ",
+                    count, times[times.size() / 2], (unsigned long long)sum);
     }
     std::printf("]}\n");
     return 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """scripts/gpu-check.sh over the simulated CUDA: what the parts find there, and what is said where something lacks."""
+
 import json
 import os
 import re
@@ -22,7 +23,9 @@ ENVIRONMENT = {name: "" for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")}
 def check(*options, environment=None):
     """(exit status, output, what report.json says of each part)"""
     out = folder() / "a report"
-    status, stdout, stderr = run(SCRIPT, "--build-dir", BUILD, "--out", out, *options, environment={**ENVIRONMENT, **(environment or {})})
+    status, stdout, stderr = run(
+        SCRIPT, "--build-dir", BUILD, "--out", out, *options, environment={**ENVIRONMENT, **(environment or {})}
+    )
     report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else {"parts": []}
     if report["parts"]:
         text = (out / "report.md").read_text()
@@ -35,17 +38,27 @@ def functions_are_found_by_their_addresses():
     status, output, report, parts = check("--sim", "--only", "identity")
     expect((status, list(parts), report["simulated"]) == (0, ["identity"], True), output)
     part = parts["identity"]
-    expect(part["state"] == "passed" and part["data"]["driver"]["lookups"] > 10000 and part["data"]["pooled"]["inside"] > 100, part)
+    expect(
+        part["state"] == "passed"
+        and part["data"]["driver"]["lookups"] > 10000
+        and part["data"]["pooled"]["inside"] > 100,
+        part,
+    )
 
 
 @case
 def a_part_that_fails_is_told_and_the_rest_goes_on():
     # A driver that lacks a variant: for it, cuGetProcAddress gives another.
-    status, output, _, parts = check("--sim", "--only", "identity", "--only", "doors", environment={"SIM_MISSING": "cuMemAllocAsync_ptsz"})
+    status, output, _, parts = check(
+        "--sim", "--only", "identity", "--only", "doors", environment={"SIM_MISSING": "cuMemAllocAsync_ptsz"}
+    )
     part = parts["identity"]
     expect(status == 1 and part["state"] == "failed" and parts["doors"]["state"] == "passed", (output, part))
     exceptions = part["data"]["driver"]["exceptions"]
-    expect(exceptions and all(row["name"] == "cuMemAllocAsync" and row["flags"] == "per-thread" for row in exceptions), exceptions)
+    expect(
+        exceptions and all(row["name"] == "cuMemAllocAsync" and row["flags"] == "per-thread" for row in exceptions),
+        exceptions,
+    )
     expect(part["data"]["driver"]["missing"] == ["cuMemAllocAsync_ptsz"], part["data"]["driver"])
 
 
@@ -69,13 +82,22 @@ def every_door_shows_the_same_counts():
 @case
 def memory_that_goes_around_the_pool_is_told():
     status, output, _, parts = check("--sim", "--only", "doors", environment={"SIM_TAKES": "cuMemAlloc_v2:4"})
-    expect(status == 1 and any("went around it" in failure for failure in parts["doors"]["failures"]), (output, parts["doors"]["failures"]))
+    expect(
+        status == 1 and any("went around it" in failure for failure in parts["doors"]["failures"]),
+        (output, parts["doors"]["failures"]),
+    )
 
 
 @case
 def a_fact_that_is_not_as_assumed_is_told():
-    status, stdout, stderr = run("python3", "-B", TREE / "tests/gpu/facts/main.py", "5", "9", environment={
-        "LD_LIBRARY_PATH": f"{BUILD}/src/sim/driver:{BUILD}/src/sim/runtime", "SIM_FREE_WAITS": "0"})
+    status, stdout, stderr = run(
+        "python3",
+        "-B",
+        TREE / "tests/gpu/facts/main.py",
+        "5",
+        "9",
+        environment={"LD_LIBRARY_PATH": f"{BUILD}/src/sim/driver:{BUILD}/src/sim/runtime", "SIM_FREE_WAITS": "0"},
+    )
     answers = {answer["number"]: answer for answer in map(json.loads, stdout.splitlines())}
     expect(status == 0 and set(answers) == {5, 9}, (status, stdout, stderr))
     verdicts = {number: facts.verdict(answer) for number, answer in answers.items()}
@@ -92,10 +114,18 @@ DIFFERENT_HERE = {21}
 def every_fact_is_as_assumed():
     status, output, _, parts = check("--sim", "--only", "facts")
     part = parts["facts"]
-    numbers = {int(number) for number in re.findall(r"^\| *(\d+) *\|", (TREE / "tests/driver-facts.md").read_text(), re.MULTILINE)}
+    numbers = {
+        int(number)
+        for number in re.findall(r"^\| *(\d+) *\|", (TREE / "tests/driver-facts.md").read_text(), re.MULTILINE)
+    }
     answers = {int(number): answer for number, answer in part["data"]["answers"].items()}
-    expect(set(answers) == numbers and len(numbers) > 80, (sorted(numbers - set(answers)), sorted(set(answers) - numbers)))
-    expect({number for number, answer in answers.items() if answer["verdict"] == "DIFFERS"} == DIFFERENT_HERE, (output, part["failures"]))
+    expect(
+        set(answers) == numbers and len(numbers) > 80, (sorted(numbers - set(answers)), sorted(set(answers) - numbers))
+    )
+    expect(
+        {number for number, answer in answers.items() if answer["verdict"] == "DIFFERS"} == DIFFERENT_HERE,
+        (output, part["failures"]),
+    )
     expect(all(answers[number]["answers"] for number in numbers), answers)
     expect(part["data"]["counts"]["not asked"] == 0, part["data"]["counts"])
 
@@ -110,9 +140,25 @@ def a_part_that_cannot_run_is_skipped_and_the_rest_goes_on():
 def part_on_a_device(name, environment=None):
     """What a part finds where a device is said to be, which it does not come to use."""
     out = folder()
-    stage = {"tree": str(TREE), "build": BUILD, "out": str(out), "simulated": False,
-             "device": {"name": "none", "driver": 13000, "memory": 1, "capability": "90"}, "why_not": None}
-    run("python3", "-B", TREE / "scripts/gpu_check/main.py", "--part", name, json.dumps(stage), out / "found.json", "30", environment=environment)
+    stage = {
+        "tree": str(TREE),
+        "build": BUILD,
+        "out": str(out),
+        "simulated": False,
+        "device": {"name": "none", "driver": 13000, "memory": 1, "capability": "90"},
+        "why_not": None,
+    }
+    run(
+        "python3",
+        "-B",
+        TREE / "scripts/gpu_check/main.py",
+        "--part",
+        name,
+        json.dumps(stage),
+        out / "found.json",
+        "30",
+        environment=environment,
+    )
     return json.loads((out / "found.json").read_text())
 
 
@@ -152,7 +198,10 @@ def without_a_gpu_each_part_says_so():
         expect(False, "CUDA_VISIBLE_DEVICES=-1 leaves a device")
     expect(status == 3 and len(parts) >= 14, (status, output))
     for part in parts.values():
-        expect(part["state"] == "skipped" and part["reason"].startswith("no GPU: "), (part["part"], part["state"], part["reason"]))
+        expect(
+            part["state"] == "skipped" and part["reason"].startswith("no GPU: "),
+            (part["part"], part["state"], part["reason"]),
+        )
 
 
 @case

@@ -9,6 +9,7 @@ what was found.
 
 Each is asked in a process of its own, which is forked before it has called CUDA.
 """
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,12 @@ facts = {}
 
 def fact(number, alone=False, bare=False, **variables):
     """`variables`: of the simulated driver (SIM_…), where the question needs them."""
+
     def decorate(function):
         assert number not in facts, number
         facts[number] = Fact(number, function, alone, bare, variables)
         return function
+
     return decorate
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Questions about single calls: look-ups, empty sizes, what is answered where no context is current, the last error."""
+
 import ctypes
 import os
 import subprocess
@@ -24,11 +25,17 @@ def unknown_names(answer):
         return f"{code}, {'NULL' if found.value == 0 else 'an address' if found.value != UNSET else 'unchanged'}, {status.value}"
 
     for name in b"cuNoSuchCall", b"", b"cuMemAlloc_v2":
-        answer(f"cuGetProcAddress({name.decode()!r}, 12000): result, pointer, status", "0, NULL, 1", look_up(name, 12000))
+        answer(
+            f"cuGetProcAddress({name.decode()!r}, 12000): result, pointer, status", "0, NULL, 1", look_up(name, 12000)
+        )
     answer("cuGetProcAddress('', 0)", "0, NULL, 1", look_up(b"", 0))
     answer("cuGetProcAddress(cuMemAllocAsync, 2000)", "0, NULL, 2", look_up(b"cuMemAllocAsync", 2000))
     pointer = U64()
-    answer("a version above the driver's: result", 1, cu.cuGetProcAddress(b"cuMemAlloc", byref(pointer), newest.value + 1000, 0, None))
+    answer(
+        "a version above the driver's: result",
+        1,
+        cu.cuGetProcAddress(b"cuMemAlloc", byref(pointer), newest.value + 1000, 0, None),
+    )
     answer("NULL name", 1, cu.cuGetProcAddress(None, byref(pointer), 12000, 0, None))
     answer("NULL pointer", 1, cu.cuGetProcAddress(b"cuMemAlloc", None, 12000, 0, None))
     answer("flags 64", 1, cu.cuGetProcAddress(b"cuMemAlloc", byref(pointer), 12000, 64, None))
@@ -95,8 +102,12 @@ def injected_library(answer):
 @fact(47)
 def empty_allocations(answer):
     for name, arguments, assumed in (
-            ("cudaMallocHost", (0,), "0, NULL"), ("cudaHostAlloc", (0, 0), "0, NULL"),
-            ("cudaMallocManaged", (0, 1), "0, NULL"), ("cuMemHostAlloc", (0, 0), 0), ("cuMemAllocManaged", (0, 1), 1)):
+        ("cudaMallocHost", (0,), "0, NULL"),
+        ("cudaHostAlloc", (0, 0), "0, NULL"),
+        ("cudaMallocManaged", (0, 1), "0, NULL"),
+        ("cuMemHostAlloc", (0, 0), 0),
+        ("cuMemAllocManaged", (0, 1), 1),
+    ):
         pointer = U64(UNSET)
         code = getattr(rt if name.startswith("cuda") else cu, name)(byref(pointer), *arguments)
         empty = "NULL" if pointer.value == 0 else "unchanged" if pointer.value == UNSET else "an address"
@@ -106,7 +117,11 @@ def empty_allocations(answer):
     for width, height in (0, 1), (1, 0):
         pointer, pitch = U64(UNSET), U64()
         code = rt.cudaMallocPitch(byref(pointer), byref(pitch), width, height)
-        answer(f"cudaMallocPitch of {width} × {height}", "0, NULL", f"{code}, {'NULL' if pointer.value == 0 else pointer.value}")
+        answer(
+            f"cudaMallocPitch of {width} × {height}",
+            "0, NULL",
+            f"{code}, {'NULL' if pointer.value == 0 else pointer.value}",
+        )
 
 
 @fact(50)
@@ -156,8 +171,11 @@ def last_errors(answer):
         value = ctypes.c_int()
         first = rt.cudaPeekAtLastError()
         rt.cudaGetDevice(byref(value))
-        answer(f"{what}: peek, a success, peek, get, get", assumed,
-               f"{first} {rt.cudaPeekAtLastError()} {rt.cudaGetLastError()} {rt.cudaGetLastError()}")
+        answer(
+            f"{what}: peek, a success, peek, get, get",
+            assumed,
+            f"{first} {rt.cudaPeekAtLastError()} {rt.cudaGetLastError()} {rt.cudaGetLastError()}",
+        )
 
     rt.cudaGetLastError()
     answer("cudaEventQuery amid the kernel", 600, rt.cudaEventQuery(mark))

@@ -1,12 +1,35 @@
 # SPDX-License-Identifier: MIT
 """Questions about contexts: primary, created and green ones, resets, forks, and work between devices."""
+
 import ctypes
 import threading
 from ctypes import byref
 
 from ask import fact
-from cuda import (LONG_MS, MIB, U64, cu, created, default_pool, device, done, event, executable, captured, hold, in_child, load_kernels, made, malloc,
-                  malloc_async, primary, recorded, run_kernel, stream, waited)
+from cuda import (
+    LONG_MS,
+    MIB,
+    U64,
+    cu,
+    created,
+    default_pool,
+    device,
+    done,
+    event,
+    executable,
+    captured,
+    hold,
+    in_child,
+    load_kernels,
+    made,
+    malloc,
+    malloc_async,
+    primary,
+    recorded,
+    run_kernel,
+    stream,
+    waited,
+)
 from memory import Access
 
 
@@ -40,7 +63,9 @@ def releases_after_a_reset(answer):
     primary()
     primary()
     cu.cuDevicePrimaryCtxReset(0)
-    answer("three releases after two retains and a reset", [0, 0, 201], [cu.cuDevicePrimaryCtxRelease(0) for _ in range(3)])
+    answer(
+        "three releases after two retains and a reset", [0, 0, 201], [cu.cuDevicePrimaryCtxRelease(0) for _ in range(3)]
+    )
 
 
 @fact(19)
@@ -121,7 +146,11 @@ def copies_without_peer_access(answer):
     there = malloc()
     cu.cuCtxSetCurrent(context)
     on = stream()
-    codes = [cu.cuMemsetD8Async(there, 1, 4096, on), cu.cuMemcpyDtoDAsync(there, here, 4096, on), cu.cuStreamSynchronize(on)]
+    codes = [
+        cu.cuMemsetD8Async(there, 1, 4096, on),
+        cu.cuMemcpyDtoDAsync(there, here, 4096, on),
+        cu.cuStreamSynchronize(on),
+    ]
     answer("fill, copy, synchronise", [0, 0, 0], codes)
 
 
@@ -182,11 +211,17 @@ def reach_of_a_context_event(answer):
         cu.cuCtxSetCurrent(green.context)
         hold(of_green)
 
-    for what, work in (("a non-blocking stream", lambda: hold(made(cu.cuStreamCreate, 1))), ("a per-thread stream", on_own_stream),
-                       ("a stream of a green context", in_green), ("a destroyed stream", on_destroyed)):
+    for what, work in (
+        ("a non-blocking stream", lambda: hold(made(cu.cuStreamCreate, 1))),
+        ("a per-thread stream", on_own_stream),
+        ("a stream of a green context", in_green),
+        ("a destroyed stream", on_destroyed),
+    ):
+
         def run(work=work):
             cu.cuCtxSetCurrent(context)
             work()
+
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
@@ -203,6 +238,7 @@ def reach_of_a_context_event(answer):
         cu.cuCtxSetCurrent(context)
         for _ in range(2000):
             run_kernel(full)
+
     thread = threading.Thread(target=fill)
     thread.start()
     thread.join(LONG_MS / 1000 / 4)

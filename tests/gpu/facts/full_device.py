@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Questions about a device whose memory is full: which calls fail, with which code, and whether they may be made again."""
+
 import ast
 from ctypes import byref
 
@@ -40,6 +41,7 @@ def graph_on_a_full_device(answer):
 
 def starved(prepare):
     """In a process of its own: [code on a full device, code when memory was given back, of a synchronise after both]."""
+
     def work():
         call = prepare()
         spare = fill()
@@ -85,15 +87,24 @@ def launch_of(name):
     def prepare():
         function(name)
         return lambda: run_kernel(0, name=name)
+
     return prepare
 
 
 @fact(69, alone=True, bare=True, **SMALL, SIM_LAZY_MB="64")
 def calls_on_a_full_device(answer):
-    tell(answer, {
-        "the first launch of a kernel": launch_of("touch"), "one that prints": launch_of("prints"), "one with much local memory": launch_of("deep"),
-        "cuGraphInstantiate": instantiate, "cuGraphLaunch": launch_graph, "cuStreamCreate": lambda: lambda: cu.cuStreamCreate(byref(U64()), 1),
-        "cuCtxSetLimit (printf buffer of 64 MiB)": lambda: lambda: cu.cuCtxSetLimit(PRINTF_BUFFER, 64 * MIB)})
+    tell(
+        answer,
+        {
+            "the first launch of a kernel": launch_of("touch"),
+            "one that prints": launch_of("prints"),
+            "one with much local memory": launch_of("deep"),
+            "cuGraphInstantiate": instantiate,
+            "cuGraphLaunch": launch_graph,
+            "cuStreamCreate": lambda: lambda: cu.cuStreamCreate(byref(U64()), 1),
+            "cuCtxSetLimit (printf buffer of 64 MiB)": lambda: lambda: cu.cuCtxSetLimit(PRINTF_BUFFER, 64 * MIB),
+        },
+    )
 
 
 @fact(78, alone=True, bare=True, **SMALL)
@@ -118,14 +129,31 @@ def calls_made_again(answer):
         loaded = function("deep")
         return lambda: cu.cuFuncLoad(loaded)
 
-    tell(answer, {"cuModuleLoadData": load, "cuLibraryLoadData": load_library, "cuModuleGetFunction": module_function,
-                  "cuKernelGetFunction": kernel_function, "cuFuncLoad": function_load, "cuGraphUpload": upload_graph,
-                  "cuCtxCreate": lambda: lambda: cu.cuCtxCreate(byref(U64()), None, 0, 0)})
+    tell(
+        answer,
+        {
+            "cuModuleLoadData": load,
+            "cuLibraryLoadData": load_library,
+            "cuModuleGetFunction": module_function,
+            "cuKernelGetFunction": kernel_function,
+            "cuFuncLoad": function_load,
+            "cuGraphUpload": upload_graph,
+            "cuCtxCreate": lambda: lambda: cu.cuCtxCreate(byref(U64()), None, 0, 0),
+        },
+    )
 
 
 @fact(79, alone=True, bare=True, **SMALL, SIM_LAZY_MB="64", CUDA_MODULE_LOADING="LAZY")
 def launches_without_memory(answer):
-    for name, needs in (("touch", "code"), ("deep", "200 KiB of local memory a thread"), ("prints", "the printf buffer")):
+    for name, needs in (
+        ("touch", "code"),
+        ("deep", "200 KiB of local memory a thread"),
+        ("prints", "the printf buffer"),
+    ):
         found = starved(launch_of(name))
         answer.note(f"a launch that needs {needs}: on a full device, once more, a synchronise after", found)
-        answer(f"a launch that needs {needs}: 2, where it fails", True, isinstance(found, list) and found[0] in (0, OUT_OF_MEMORY))
+        answer(
+            f"a launch that needs {needs}: 2, where it fails",
+            True,
+            isinstance(found, list) and found[0] in (0, OUT_OF_MEMORY),
+        )

@@ -1,10 +1,29 @@
 # SPDX-License-Identifier: MIT
 """Questions about graphs that allocate: when they take memory and give it back, and what frees it."""
+
 from ctypes import byref
 
 from ask import fact
-from cuda import (CAPTURING, INVALIDATED, MIB, U64, begin, captured, cu, done, end, executable, free_bytes, hold, load_kernels,
-                  malloc_async, primary, status, stream, waited)
+from cuda import (
+    CAPTURING,
+    INVALIDATED,
+    MIB,
+    U64,
+    begin,
+    captured,
+    cu,
+    done,
+    end,
+    executable,
+    free_bytes,
+    hold,
+    load_kernels,
+    malloc_async,
+    primary,
+    status,
+    stream,
+    waited,
+)
 
 USED, RESERVED = 0, 2
 STEP = 2 * MIB
@@ -18,6 +37,7 @@ def allocating(on, size, frees=False):
         addresses.append(malloc_async(size, on))
         if frees:
             done(cu.cuMemFreeAsync(addresses[0], on), "cuMemFreeAsync")
+
     return captured(on, work), addresses[0]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Another process that opens what this one shares: forked before either calls CUDA, it answers questions by name."""
+
 import ctypes
 import multiprocessing.connection
 import multiprocessing.reduction
@@ -14,6 +15,7 @@ LAZY_PEER_ACCESS = 1
 
 class Handle(ctypes.Structure):
     """CUipcMemHandle, which is passed as a whole."""
+
     _fields_ = [("bytes", ctypes.c_ubyte * HANDLE_BYTES)]
 
 
@@ -50,6 +52,7 @@ def range_of(address):
 
 
 # ---- what an importer does; each has the primary context current ----
+
 
 def attributes_after_close(data):
     address = opened(data)
@@ -138,6 +141,7 @@ class Importer:
             self.pipe.close()
             os.environ.update(variables)
             self.serve(theirs)
+
         self.pid = fork(work)
         theirs.close()
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Asks the driver the questions of tests/driver-facts.md: `main.py [NUMBER…]` prints one line of JSON for each, as it is
 answered: its number, the answers, and `lacking` or `error` where it could not be asked."""
+
 import json
 import multiprocessing.connection
 import os
@@ -32,7 +33,7 @@ def answer(fact, pipe):
     except cuda.Lacking as reason:
         result["lacking"] = str(reason)
     except cuda.Failed as reason:
-        place = traceback.extract_tb(reason.__traceback__)[1 if not fact.bare else 1:]
+        place = traceback.extract_tb(reason.__traceback__)[1 if not fact.bare else 1 :]
         result["error"] = f"{reason} (line {place[0].lineno} of {Path(place[0].filename).name})"
     except Exception:  # pylint: disable=broad-except
         result["error"] = traceback.format_exc()
@@ -79,8 +80,12 @@ class Asked:
         _, status = os.waitpid(self.pid, 0)
         if self.end.get("error") == "the process ended":
             self.end["error"] += f" by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
-        return {"number": self.fact.number, **self.end, "answers": self.answers,
-                "seconds": round(time.monotonic() - self.begun, 3)}
+        return {
+            "number": self.fact.number,
+            **self.end,
+            "answers": self.answers,
+            "seconds": round(time.monotonic() - self.begun, 3),
+        }
 
 
 def ask_all(facts, at_once):

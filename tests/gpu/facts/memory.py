@@ -1,12 +1,38 @@
 # SPDX-License-Identifier: MIT
 """Questions about cuMemAlloc, cuMemFree and what tells about memory."""
+
 import ctypes
 import time
 from ctypes import byref
 
 from ask import fact
-from cuda import (LONG_MS, MIB, RELAXED, U64, Lacking, begin, created, cu, default_pool, device, end, free_bytes, hold, in_thread,
-                  load_kernels, made, malloc, malloc_async, pool_bytes, primary, rt, run_kernel, simulated, stream, waited)
+from cuda import (
+    LONG_MS,
+    MIB,
+    RELAXED,
+    U64,
+    Lacking,
+    begin,
+    created,
+    cu,
+    default_pool,
+    device,
+    end,
+    free_bytes,
+    hold,
+    in_thread,
+    load_kernels,
+    made,
+    malloc,
+    malloc_async,
+    pool_bytes,
+    primary,
+    rt,
+    run_kernel,
+    simulated,
+    stream,
+    waited,
+)
 
 RESERVED_NOW = 5
 SYNC_MEMOPS = 6
@@ -32,8 +58,12 @@ def free_under_another_context(answer):
 def frees_of_wrong_addresses(answer):
     address, pinned = malloc(), made(cu.cuMemHostAlloc, 65536, 0)
     host = ctypes.create_string_buffer(64)
-    for what, wrong in (("d + 512", address + 512), ("a host variable", ctypes.addressof(host)), ("pinned memory", pinned),
-                        ("garbage", 0xDEADBEEF000)):
+    for what, wrong in (
+        ("d + 512", address + 512),
+        ("a host variable", ctypes.addressof(host)),
+        ("pinned memory", pinned),
+        ("garbage", 0xDEADBEEF000),
+    ):
         answer(f"cuMemFree of {what}", 1, cu.cuMemFree(wrong))
     answer("cuMemFree(d) after", 0, cu.cuMemFree(address))
     answer("cuMemFreeHost after", 0, cu.cuMemFreeHost(pinned))
@@ -104,8 +134,6 @@ def free_after_a_fault(answer):
     answer.note("cuMemAlloc after", cu.cuMemAlloc(byref(U64()), 512))
 
 
-
-
 @fact(42, alone=True)
 def small_frees_wait(answer):
     load_kernels()
@@ -118,7 +146,11 @@ def small_frees_wait(answer):
         address = malloc(size)
         in_thread(lambda: begin(capturing, RELAXED))
         hold(on)
-        answer(f"cuMemFree of {size} bytes waits, amid a relaxed capture of another thread", (0, True), waited(cu.cuMemFree, address))
+        answer(
+            f"cuMemFree of {size} bytes waits, amid a relaxed capture of another thread",
+            (0, True),
+            waited(cu.cuMemFree, address),
+        )
         answer("that capture ends", 0, end(capturing)[0])
 
 
@@ -162,12 +194,20 @@ def pitches(answer):
 
 class Property(ctypes.Structure):
     """CUmemAllocationProp: pinned memory of a device."""
-    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", ctypes.c_int), ("number", ctypes.c_int),
-                ("security", ctypes.c_void_p), ("flags", ctypes.c_ubyte * 8)]
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", ctypes.c_int),
+        ("number", ctypes.c_int),
+        ("security", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    ]
 
 
 class Access(ctypes.Structure):
     """CUmemAccessDesc"""
+
     _fields_ = [("location", ctypes.c_int), ("number", ctypes.c_int), ("flags", ctypes.c_int)]
 
 
@@ -183,10 +223,16 @@ def mapped(size):
 @fact(65, alone=True)
 def virtual_memory(answer):
     if simulated():
-        answer("cuMemAddressReserve over the simulated driver", 801, cu.cuMemAddressReserve(byref(U64()), 2 * MIB, 0, 0, 0))
+        answer(
+            "cuMemAddressReserve over the simulated driver", 801, cu.cuMemAddressReserve(byref(U64()), 2 * MIB, 0, 0, 0)
+        )
         return
     for name, option in (("minimum", 0), ("recommended", 1)):
-        answer(f"{name} granularity", 2 * MIB, made(cu.cuMemGetAllocationGranularity, byref(Property(type=1, location=1)), option))
+        answer(
+            f"{name} granularity",
+            2 * MIB,
+            made(cu.cuMemGetAllocationGranularity, byref(Property(type=1, location=1)), option),
+        )
     for count in 1, 8, 64, 512:
         begun = time.monotonic()
         pieces = [mapped(2 * MIB) for _ in range(count)]
@@ -195,8 +241,10 @@ def virtual_memory(answer):
             cu.cuMemUnmap(address, 2 * MIB)
             cu.cuMemRelease(handle)
             cu.cuMemAddressFree(address, 2 * MIB)
-        answer.note(f"µs a handle of 2 MiB, {count} of them: reserve to access, unmap to release",
-                    [round((middle - begun) / count * 1e6, 1), round((time.monotonic() - middle) / count * 1e6, 1)])
+        answer.note(
+            f"µs a handle of 2 MiB, {count} of them: reserve to access, unmap to release",
+            [round((middle - begun) / count * 1e6, 1), round((time.monotonic() - middle) / count * 1e6, 1)],
+        )
 
 
 @fact(67)
@@ -207,9 +255,18 @@ def sync_memops(answer):
     cu.cuStreamSynchronize(on)
     cu.cuMemFree(freed)
     one = ctypes.c_uint(1)
-    for what, address, assumed in (("inside an allocation", plain + 4096, 0), ("of a pool", ordered, 0), ("managed", managed, 0),
-                                   ("host", host, 1), ("freed", freed, 1)):
-        answer(f"cuPointerSetAttribute(SYNC_MEMOPS): {what}", assumed, cu.cuPointerSetAttribute(byref(one), SYNC_MEMOPS, address))
+    for what, address, assumed in (
+        ("inside an allocation", plain + 4096, 0),
+        ("of a pool", ordered, 0),
+        ("managed", managed, 0),
+        ("host", host, 1),
+        ("freed", freed, 1),
+    ):
+        answer(
+            f"cuPointerSetAttribute(SYNC_MEMOPS): {what}",
+            assumed,
+            cu.cuPointerSetAttribute(byref(one), SYNC_MEMOPS, address),
+        )
     for offset in 0, 65535:
         value = ctypes.c_uint(7)
         cu.cuPointerGetAttribute(byref(value), SYNC_MEMOPS, plain + offset)
@@ -244,8 +301,17 @@ def inside_an_ordered_allocation(answer):
 
 class PoolProperty(ctypes.Structure):
     """CUmemPoolProps of a device's memory."""
-    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", ctypes.c_int), ("number", ctypes.c_int),
-                ("security", ctypes.c_void_p), ("most", ctypes.c_size_t), ("usage", ctypes.c_ushort), ("reserved", ctypes.c_ubyte * 54)]
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", ctypes.c_int),
+        ("number", ctypes.c_int),
+        ("security", ctypes.c_void_p),
+        ("most", ctypes.c_size_t),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 54),
+    ]
 
 
 def pool_made(handles=0, most=0):
@@ -277,7 +343,7 @@ def trims_of_a_pool(answer):
     addresses = [malloc_async(16 * MIB, on) for _ in range(8)]
     cu.cuStreamSynchronize(on)
     grown = pool_bytes(pool, RESERVED_NOW)
-    steps, previous = [], grown
+    steps = []
     for address in addresses:
         cu.cuMemFree(address)
         for keep in 16, 80:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Questions about memory that two processes share. The importer is forked first, before this process calls CUDA."""
+
 import ctypes
 import os
 import random
@@ -7,8 +8,25 @@ import signal
 from ctypes import byref
 
 from ask import fact
-from cuda import MIB, U64, Lacking, captured, cu, default_pool, device, done, executable, fork, made, malloc, malloc_async, primary, simulated, stream
-from importer import HANDLE_BYTES, Handle, Importer, handle, open_handle
+from cuda import (
+    MIB,
+    U64,
+    Lacking,
+    captured,
+    cu,
+    default_pool,
+    device,
+    done,
+    executable,
+    fork,
+    made,
+    malloc,
+    malloc_async,
+    primary,
+    simulated,
+    stream,
+)
+from importer import HANDLE_BYTES, Handle, Importer, handle
 from memory import mapped, pool_made
 
 IPC_CAPABLE, ALLOWED_HANDLES, POOL_OF = 10, 14, 17
@@ -26,7 +44,11 @@ def free_of_memory_that_is_not_freed_so(answer):
     importer = Importer()
     primary()
     shared = filled(4096, 7)
-    answer("an importer's cuMemFree, a read after it, cuIpcCloseMemHandle", [1, 7, 0], importer.ask("free of opened", handle(shared)))
+    answer(
+        "an importer's cuMemFree, a read after it, cuIpcCloseMemHandle",
+        [1, 7, 0],
+        importer.ask("free of opened", handle(shared)),
+    )
     if simulated():
         answer.note("cuMemFree of mapped memory", "not simulated")
         return
@@ -60,18 +82,30 @@ def what_can_be_exported(answer):
     on, addresses = stream(), []
     graph = captured(on, lambda: addresses.append(malloc_async(65536, on)))
     done(cu.cuGraphLaunch(executable(graph), on), "cuGraphLaunch")
-    kinds = {"plain": malloc(), "managed": made(cu.cuMemAllocManaged, 65536, 1), "pinned": made(cu.cuMemHostAlloc, 65536, 0),
-             "graph": addresses[0], "pool": malloc_async(65536, on)}
+    kinds = {
+        "plain": malloc(),
+        "managed": made(cu.cuMemAllocManaged, 65536, 1),
+        "pinned": made(cu.cuMemHostAlloc, 65536, 0),
+        "graph": addresses[0],
+        "pool": malloc_async(65536, on),
+    }
     done(cu.cuStreamSynchronize(on))
     if not simulated():
         kinds["virtual"] = mapped(2 * MIB)[0]
     for kind, address in kinds.items():
         capable, handles, pool = ctypes.c_int(-1), U64(), U64()
-        codes = [cu.cuPointerGetAttribute(byref(value), attribute, address)
-                 for value, attribute in ((capable, IPC_CAPABLE), (handles, ALLOWED_HANDLES), (pool, POOL_OF))]
-        answer(f"{kind}: cuIpcGetMemHandle", 0 if kind == "plain" else 1, cu.cuIpcGetMemHandle(byref(Handle()), address))
+        codes = [
+            cu.cuPointerGetAttribute(byref(value), attribute, address)
+            for value, attribute in ((capable, IPC_CAPABLE), (handles, ALLOWED_HANDLES), (pool, POOL_OF))
+        ]
+        answer(
+            f"{kind}: cuIpcGetMemHandle", 0 if kind == "plain" else 1, cu.cuIpcGetMemHandle(byref(Handle()), address)
+        )
         answer(f"{kind}: IS_LEGACY_CUDA_IPC_CAPABLE", 1 if kind == "plain" else 0, capable.value)
-        answer.note(f"{kind}: codes of the three, handle types, of the default pool", [codes, handles.value, pool.value == default_pool()])
+        answer.note(
+            f"{kind}: codes of the three, handle types, of the default pool",
+            [codes, handles.value, pool.value == default_pool()],
+        )
 
 
 @fact(71, bare=True)
@@ -80,7 +114,11 @@ def bytes_that_no_driver_made(answer):
     primary()
     real = bytearray(handle(malloc()))
     real[20] ^= 255
-    tries = {"zeros": bytes(HANDLE_BYTES), "random bytes": random.Random(1).randbytes(HANDLE_BYTES), "a real handle with one byte changed": bytes(real)}
+    tries = {
+        "zeros": bytes(HANDLE_BYTES),
+        "random bytes": random.Random(1).randbytes(HANDLE_BYTES),
+        "a real handle with one byte changed": bytes(real),
+    }
     for what, data in tries.items():
         code = importer.ask("open with", data, 1)
         answer(f"{what}: 1 or 400", True, code in (1, 400))
@@ -96,6 +134,7 @@ def exporter_that_has_ended(answer):
         primary()
         os.write(writing, handle(filled(4096, 9)))
         os.read(release, 1)
+
     exporter = fork(export)
     importer, second = Importer(), Importer()
     data = os.read(reading, HANDLE_BYTES)
@@ -112,7 +151,9 @@ def exported_again(answer):
     importer, second = Importer(), Importer(CUDA_VISIBLE_DEVICES="1")
     primary()
     shared = handle(malloc())
-    answer("cuIpcGetMemHandle of what was opened, IS_LEGACY_CUDA_IPC_CAPABLE", [1, 0], importer.ask("export again", shared))
+    answer(
+        "cuIpcGetMemHandle of what was opened, IS_LEGACY_CUDA_IPC_CAPABLE", [1, 0], importer.ask("export again", shared)
+    )
     try:
         device(1)
     except Lacking:
@@ -125,7 +166,11 @@ def exported_again(answer):
 def close_waits(answer):
     importer = Importer()
     primary()
-    answer("cuIpcCloseMemHandle amid a kernel on it", [0, True], list(importer.ask("close behind a kernel", handle(malloc(4 * MIB)))))
+    answer(
+        "cuIpcCloseMemHandle amid a kernel on it",
+        [0, True],
+        list(importer.ask("close behind a kernel", handle(malloc(4 * MIB)))),
+    )
 
 
 @fact(75, bare=True)
@@ -138,7 +183,9 @@ def memory_of_a_pool_that_can_be_exported(answer):
     done(cu.cuStreamSynchronize(on))
     done(cu.cuMemsetD8(address.value, 5, 1))
     descriptor = ctypes.c_int()
-    done(cu.cuMemPoolExportToShareableHandle(byref(descriptor), pool, DESCRIPTOR, 0), "cuMemPoolExportToShareableHandle")
+    done(
+        cu.cuMemPoolExportToShareableHandle(byref(descriptor), pool, DESCRIPTOR, 0), "cuMemPoolExportToShareableHandle"
+    )
     exported = []
     for offset in 0, 512:
         data = ctypes.create_string_buffer(64)
@@ -147,7 +194,11 @@ def memory_of_a_pool_that_can_be_exported(answer):
     handles = U64()
     cu.cuPointerGetAttribute(byref(handles), ALLOWED_HANDLES, address.value)
     answer("ALLOWED_HANDLE_TYPES of it", DESCRIPTOR, handles.value)
-    answer("cuMemPoolExportPointer of a pool without handle types", 1, cu.cuMemPoolExportPointer(ctypes.create_string_buffer(64), other.value))
+    answer(
+        "cuMemPoolExportPointer of a pool without handle types",
+        1,
+        cu.cuMemPoolExportPointer(ctypes.create_string_buffer(64), other.value),
+    )
     found = importer.ask("import from a pool", exported, descriptor=descriptor.value)
     if isinstance(found, str):
         answer("the importer", "imports", found)

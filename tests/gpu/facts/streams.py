@@ -1,11 +1,34 @@
 # SPDX-License-Identifier: MIT
 """Questions about streams and events: their numbers and handles, their order, and what becomes of them."""
+
 import ctypes
 from ctypes import byref
 
 from ask import fact
-from cuda import (CAPTURES_NOT, INVALIDATED, RELAXED, U64, begin, captured, cu, done, end, hold, in_child, in_thread, load_kernels, made,
-                  malloc, malloc_async, primary, recorded, run_kernel, status, stream, waited)
+from cuda import (
+    CAPTURES_NOT,
+    INVALIDATED,
+    RELAXED,
+    U64,
+    begin,
+    captured,
+    cu,
+    done,
+    end,
+    hold,
+    in_child,
+    in_thread,
+    load_kernels,
+    made,
+    malloc,
+    malloc_async,
+    primary,
+    recorded,
+    run_kernel,
+    status,
+    stream,
+    waited,
+)
 
 BLOCKING = 0
 GARBAGE = 0xDEADBEEF000
@@ -67,7 +90,11 @@ def stream_ordered_calls_on_the_legacy_stream(answer):
         else:
             done(cu.cuMemAllocAsync(byref(U64()), 4096, 0), what)
         done(run_kernel(second), "a launch")
-        answer(f"a kernel on a blocking stream after {what}(…, 0) waits for one on another", 600, cu.cuEventQuery(recorded(second)))
+        answer(
+            f"a kernel on a blocking stream after {what}(…, 0) waits for one on another",
+            600,
+            cu.cuEventQuery(recorded(second)),
+        )
         done(cu.cuCtxSynchronize())
 
 
@@ -99,28 +126,41 @@ def anew(work):
 
 @fact(55, bare=True)
 def handles_of_nothing(answer):
-    calls = {"cuStreamQuery": lambda on: cu.cuStreamQuery(on), "cuStreamWaitEvent": lambda on: cu.cuStreamWaitEvent(on, recorded(0), 0),
-             "cuMemAllocAsync": lambda on: cu.cuMemAllocAsync(byref(U64()), 512, on),
-             "cuMemFreeAsync": lambda on: cu.cuMemFreeAsync(malloc_async(512, 0), on),
-             "cuStreamGetId": lambda on: number(on), "cuStreamDestroy": lambda on: cu.cuStreamDestroy(on)}
+    calls = {
+        "cuStreamQuery": lambda on: cu.cuStreamQuery(on),
+        "cuStreamWaitEvent": lambda on: cu.cuStreamWaitEvent(on, recorded(0), 0),
+        "cuMemAllocAsync": lambda on: cu.cuMemAllocAsync(byref(U64()), 512, on),
+        "cuMemFreeAsync": lambda on: cu.cuMemFreeAsync(malloc_async(512, 0), on),
+        "cuStreamGetId": lambda on: number(on),
+        "cuStreamDestroy": lambda on: cu.cuStreamDestroy(on),
+    }
 
     def destroyed(call):
         def work():
             on = stream()
             done(cu.cuStreamDestroy(on))
             return call(on)
+
         return work
 
     for name, call in calls.items():
         answer(f"{name} of a destroyed stream", "709", anew(destroyed(call)).removeprefix("code "))
         answer(f"{name} of garbage", "400", anew(lambda call=call: call(GARBAGE)).removeprefix("code "))
     answer("cuStreamIsCapturing of garbage", "ends", anew(lambda: status(GARBAGE)).split(" ")[0])
-    answer("cuStreamDestroy of 0, 1, 2", "[400, 400, 400]", anew(lambda: [cu.cuStreamDestroy(handle) for handle in (0, 1, 2)]))
+    answer(
+        "cuStreamDestroy of 0, 1, 2",
+        "[400, 400, 400]",
+        anew(lambda: [cu.cuStreamDestroy(handle) for handle in (0, 1, 2)]),
+    )
 
 
 @fact(33)
 def copy_on_the_per_thread_stream(answer):
     address, blocking, host = malloc(), stream(BLOCKING), ctypes.create_string_buffer(64)
     begin(blocking, RELAXED)
-    answer("cuMemcpyDtoH_v2_ptds amid a relaxed capture of a blocking stream", 0, cu.cuMemcpyDtoH_v2_ptds(host, address, 64))
+    answer(
+        "cuMemcpyDtoH_v2_ptds amid a relaxed capture of a blocking stream",
+        0,
+        cu.cuMemcpyDtoH_v2_ptds(host, address, 64),
+    )
     answer("the capture ends", 0, end(blocking)[0])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Some linear algebra and elementwise work in CuPy with its memory pool off, compared with NumPy's results."""
+
 import cupy
 import numpy
 
@@ -30,7 +31,15 @@ def main():
     def one_round():
         work(cupy, 2)
         cupy.cuda.Device().synchronize()
-    finish({"right": right, "wrong": None if right else [wanted, found], "ms": median_ms(one_round, 20), "cupy": cupy.__version__})
+
+    finish(
+        {
+            "right": right,
+            "wrong": None if right else [wanted, found],
+            "ms": median_ms(one_round, 20),
+            "cupy": cupy.__version__,
+        }
+    )
 
 
 if __name__ == "__main__":

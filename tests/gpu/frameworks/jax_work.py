@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Gradient steps of a small net in JAX with the platform allocator, compared with the same steps in NumPy."""
+
 import jax
 import jax.numpy as jnp
 import numpy
@@ -14,7 +15,11 @@ STEPS, RATE = 5, 0.05
 def start():
     random = numpy.random.RandomState(3)
     weights = [random.randn(a, b).astype(numpy.float32) / numpy.sqrt(a) for a, b in zip(WIDTHS, WIDTHS[1:])]
-    return weights, random.randn(512, WIDTHS[0]).astype(numpy.float32), random.randn(512, WIDTHS[-1]).astype(numpy.float32)
+    return (
+        weights,
+        random.randn(512, WIDTHS[0]).astype(numpy.float32),
+        random.randn(512, WIDTHS[-1]).astype(numpy.float32),
+    )
 
 
 def loss(weights, x, y):
@@ -31,7 +36,7 @@ def numpy_losses():
         for weight in weights[:-1]:
             layers.append(numpy.tanh(layers[-1] @ weight))
         apart = layers[-1] @ weights[-1] - y
-        losses.append(float((apart ** 2).mean()))
+        losses.append(float((apart**2).mean()))
         slope, gradients = 2 * apart / apart.size, []
         for i in reversed(range(len(weights))):
             gradients.insert(0, layers[i].T @ slope)
@@ -54,8 +59,15 @@ def main():
 
     wanted, found = numpy_losses(), train()
     right = bool(numpy.allclose(wanted, found, rtol=1e-3))
-    finish({"right": right, "wrong": None if right else [wanted, found], "ms": median_ms(train, 20), "jax": jax.__version__,
-            "platform": jax.devices()[0].platform})
+    finish(
+        {
+            "right": right,
+            "wrong": None if right else [wanted, found],
+            "ms": median_ms(train, 20),
+            "jax": jax.__version__,
+            "platform": jax.devices()[0].platform,
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Kernels of Numba over arrays that it allocates by its default memory manager, compared with NumPy's results."""
+
 import numpy
 from numba import cuda
 
@@ -36,6 +37,7 @@ def main():
         for size in SIZES:
             work(size)
         cuda.current_context().deallocations.clear()
+
     finish({"right": right, "ms": median_ms(one_round, 20)})
 
 

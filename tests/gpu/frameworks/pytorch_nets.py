@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """A small transformer and a small convolutional net in PyTorch: training steps on fixed data, then inference with
 changing lengths. Prints times, losses, a sum of each output and the peak of reserved memory."""
+
 import argparse
 import statistics
 import time
@@ -34,7 +35,13 @@ class Convolutional(nn.Module):
         super().__init__()
         layers, wide = [], 3
         for width in 64, 128, 256, 256:
-            layers += [nn.Conv2d(wide, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 3, 1, 1), nn.ReLU()]
+            layers += [
+                nn.Conv2d(wide, width, 3, 2, 1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                nn.Conv2d(width, width, 3, 1, 1),
+                nn.ReLU(),
+            ]
             wide = width
         self.body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(wide, 10))
 
@@ -58,8 +65,10 @@ def convolutional_loss(net, data):
     return F.cross_entropy(net(data), torch.arange(len(data), device=data.device) % 10)
 
 
-NETS = {"transformer": (Transformer, transformer_loss, lambda device, length: words(device, 16, length)),
-        "convolutional": (Convolutional, convolutional_loss, lambda device, size: images(device, 32, size))}
+NETS = {
+    "transformer": (Transformer, transformer_loss, lambda device, length: words(device, 16, length)),
+    "convolutional": (Convolutional, convolutional_loss, lambda device, size: images(device, 32, size)),
+}
 
 
 def synchronize(device):
@@ -104,8 +113,13 @@ def measure(name, device, steps):
                     inference.append(spent)
                 outputs.append(output.double().sum().item())
     peak = torch.cuda.max_memory_reserved() if device.type == "cuda" else 0
-    return {"losses": losses, "outputs": outputs, "step_ms": statistics.median(times[3:]), "inference_ms": statistics.median(inference),
-            "peak_reserved": peak}
+    return {
+        "losses": losses,
+        "outputs": outputs,
+        "step_ms": statistics.median(times[3:]),
+        "inference_ms": statistics.median(inference),
+        "peak_reserved": peak,
+    }
 
 
 def main():

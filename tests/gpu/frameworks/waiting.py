@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """How these programs end: with one line of JSON, and then waiting while the pool's figures are read."""
+
 import json
 import statistics
 import sys
