@@ -97,4 +97,4 @@ kind with a network, and bring the tree here with its folder build-deps."
 fi
 [ -n "$out" ] || out=$build/report
 mkdir -p "$out" || die "cannot make $out"
-exec python3 -B "$tree/scripts/gpu_check/main.py" "$build" "$out" "${options[@]}"
+exec python3 -B "$tree/scripts/gpu_check/main.py" "$build" "$out" --spent "$SECONDS" "${options[@]}"

@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 
 from part import Skip
@@ -43,7 +44,12 @@ def pytorch(stage, part):
     rows, reference = [], {}
     for way, (pooled, variables) in ways.items():
         found, figures = look(
-            stage, f"pytorch-{way.replace(' ', '-')}", "pytorch_nets.py", pooled=pooled, **DETERMINISTIC, **variables
+            stage,
+            f"pytorch-{re.sub('[^a-z]+', '-', way).strip('-')}",
+            "pytorch_nets.py",
+            pooled=pooled,
+            **DETERMINISTIC,
+            **variables,
         )
         part.data(way, found)
         for net, of in found["nets"].items():

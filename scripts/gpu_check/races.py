@@ -41,7 +41,7 @@ def run(stage, part):
             passed, failed, seed = passed + good, failed + bad, seed + count
             count = AT_ONCE
             if bad:
-                part.fail(f"{mode}: {told.splitlines()[0] if told else 'a program failed'}")
+                part.fail(f"{mode}: {' '.join((told or 'a program failed').split())[:300]}")
                 part.say(told or "")
             if not good and not bad:
                 break
