@@ -57,6 +57,7 @@ chmod +x "$fresh/bin/pkg-config"
 # pkg-config finds the folder by the place of these files.
 mkdir -p "$fresh/lib/pkgconfig"
 describe() {
+    # shellcheck disable=SC2016 # pkg-config expands them
     printf 'prefix=${pcfiledir}/../..\nName: %s\nDescription: %s\nVersion: %s\nCflags: -I${prefix}/include\nLibs: -L${prefix}/lib -l%s -Wl,-rpath,${prefix}/lib\n' \
         "$1" "$1" "$3" "$2" >"$fresh/lib/pkgconfig/$1.pc"
 }

@@ -45,11 +45,12 @@ static bool others_hold(unsigned char byte) {
 static int work(bool kernels) {
     void *own = NULL;
     int failed = cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, stream);
-    failed = failed ? failed : cudaMemsetAsync(filled, 7, BYTES, stream);
-    failed = failed ? failed : cudaMallocAsync(&own, BYTES, stream);
-    failed = failed ? failed : cudaMemsetAsync(own, 9, BYTES, stream);
-    if (kernels && !failed) failed = busy(stream, 50, own);
-    return failed ? failed : cudaFreeAsync(own, stream);
+    if (!failed) failed = cudaMemsetAsync(filled, 7, BYTES, stream);
+    if (!failed) failed = cudaMallocAsync(&own, BYTES, stream);
+    if (!failed) failed = cudaMemsetAsync(own, 9, BYTES, stream);
+    if (!failed && kernels) failed = busy(stream, 50, own);
+    if (!failed) failed = cudaFreeAsync(own, stream);
+    return failed;
 }
 
 static bool capture(const char *name, enum cudaStreamCaptureMode mode, bool kernels) {
