@@ -205,6 +205,19 @@ def without_a_gpu_each_part_says_so():
 
 
 @case
+def help_names_every_part():
+    _, names, _ = run("python3", "-B", TREE / "scripts/gpu_check/main.py", "--list")
+    status, stdout, stderr = run(SCRIPT, "--help", directory="/")
+    expect(status == 0 and stdout.startswith("Usage: scripts/gpu-check.sh") and not stderr, (status, stdout, stderr))
+    expect(all(re.search(rf"^  .*\b{name}\b", stdout, re.MULTILINE) for name in names.split()), stdout)
+    bundle = TREE / "scripts" / "bundle-deps.sh"
+    status, stdout, stderr = run(bundle, "--help", directory="/")
+    expect(status == 0 and stdout.startswith("Usage: scripts/bundle-deps.sh") and not stderr, (status, stdout, stderr))
+    status, stdout, stderr = run(bundle, "--nonsense")
+    expect(status == 2 and "Usage:" in stderr and not stdout, (status, stdout, stderr))
+
+
+@case
 def wrong_options_are_usage_errors():
     for options in (["--nonsense"], ["--only"], ["--only", "nothing"], ["--out"], ["--limit", "long"]):
         status, stdout, stderr = run(SCRIPT, "--build-dir", BUILD, *options)
