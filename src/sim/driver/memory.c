@@ -371,11 +371,17 @@ static CUresult memory_free(struct thread *thread, CUdeviceptr address) {
         const uint64_t buffer_id = allocation->buffer_id;
         pthread_mutex_unlock(&memory_lock);
         entry_delay(settings.free_us);
-        if (settings.free_waits) scheduler_wait_context(owner);
+        if (settings.free_waits) {
+            scheduler_wait_context(owner);
+            result = (CUresult)atomic_load(&owner->error); /* its wait answers as any other */
+        }
         pthread_mutex_lock(&memory_lock);
         /* Its context may have ended meanwhile. */
         allocation = memory_find(address);
-        if (allocation == NULL || allocation->buffer_id != buffer_id) result = CUDA_ERROR_INVALID_VALUE;
+        if (allocation == NULL || allocation->buffer_id != buffer_id)
+            result = CUDA_ERROR_INVALID_VALUE;
+        else if (result != CUDA_SUCCESS)
+            allocation->leaving = false;
     }
     if (result == CUDA_SUCCESS) {
         if (allocation->kind == ALLOCATION_POOL)

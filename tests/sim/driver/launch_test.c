@@ -151,6 +151,18 @@ static void after_a_fault_callbacks_are_told_and_host_functions_not_run(void **s
     assert_int_equal(atomic_load(&runs), 0);
 }
 
+static void a_free_whose_wait_meets_a_fault_answers_it(void **state) {
+    (void)state;
+    CUdeviceptr block;
+    fresh_context();
+    const struct sim_range nowhere = {.address = 16, .bytes = 16};
+    const struct sim_kernel kernel = {.microseconds = 5000, .ranges = &nowhere, .range_count = 1};
+    CHECK(cuMemAlloc(&block, 512));
+    CHECK((CUresult)sim_launch(&kernel, new_stream(0)));
+    CHECK_CODE(cuMemFree(block), CUDA_ERROR_ILLEGAL_ADDRESS);
+    fresh_context();
+}
+
 struct stamp {
     unsigned char from, to;
     int *refused;
@@ -235,6 +247,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_first_launch_on_a_full_device_answers_2),
     cmocka_unit_test(host_functions_run_in_order_and_may_not_call),
     cmocka_unit_test(after_a_fault_callbacks_are_told_and_host_functions_not_run),
+    cmocka_unit_test(a_free_whose_wait_meets_a_fault_answers_it),
     cmocka_unit_test(a_kernel_may_compute_with_its_ranges),
     cmocka_unit_test(a_kernel_that_may_not_use_a_range_computes_nothing),
     cmocka_unit_test(attributes_and_occupancy),
