@@ -72,4 +72,59 @@ static inline uint64_t front_binned(const struct front *front) {
     return held > used ? held - used : 0;
 }
 
+/* ---- front.c. All under pool->lock ---- */
+
+/* The number of the calling thread's front in each pool, 0: none yet. */
+extern _Thread_local unsigned front_of_thread __attribute__((tls_model("initial-exec")));
+
+/* Of a new pool: its first front; false when host memory ran out. Figures for a new generation; and no more figures. */
+bool fronts_init(struct pool *pool);
+void fronts_open(struct pool *pool);
+void fronts_close(struct pool *pool);
+void fronts_free(struct pool *pool);
+/* What decides whether hits are served has changed: status, looks_ahead, ended, untraceable; of a front its list. */
+void fronts_gate(struct pool *pool);
+void front_gate(struct pool *pool, struct front *front);
+/* The front that counts what the calling thread allocates; never NULL. */
+struct front *fronts_of_thread(struct pool *pool);
+/* One for a list that has got its stream, NULL when there are no more. */
+struct front *fronts_of_stream(struct pool *pool, struct stream_list *list);
+/* Its stream is gone, or its list is used for another. Its bins are empty. */
+void front_leave(struct pool *pool, struct front *front);
+/* All locks, in the order of numbers. */
+void fronts_lock(const struct pool *pool);
+void fronts_unlock(const struct pool *pool);
+/* The pool's blocks are no more. With all locks. */
+void fronts_forget(struct pool *pool);
+
+struct front_sums {
+    uint64_t live, requested, idle, ordered, waiting; /* bytes */
+    uint64_t served;                                  /* allocations */
+};
+void fronts_sum(const struct pool *pool, struct front_sums *sums);
+/* As the figures have it. */
+uint64_t fronts_live_blocks(const struct pool *pool);
+/* The front's live and requested bytes may become so many more: the pool's peaks rise where need be. With the front's
+ * lock, inside figures_begin … figures_end. */
+void front_allow(struct pool *pool, struct front *front, size_t live, size_t requested);
+
+/* A block that is in the table and no front's becomes the program's, counted as a hit; inside figures_begin …
+ * figures_end, as all that follow. */
+void front_begin_life(struct pool *pool, struct front *front, struct block *block, size_t requested,
+                      enum pool_door door);
+/* The live block at `address` stops being so: it is ENDING, in the table, and no front's; its tag has the number of the
+ * front that it was of, and its notes. NULL when there is none. `joined`: of what the free joins, NULL for nothing. */
+struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined);
+/* What its hits have freed since the last such call joins the frees that a mark on its stream, or a fence, is for. */
+void front_count_joined(struct pool *pool, struct front *front);
+/* A block that is in the table and no front's goes to a bin of the front (hit_may_bin), or waits in it for a fence. */
+void front_bin(struct front *front, struct block *block, unsigned class, uint64_t batch);
+void front_wait(struct front *front, struct block *block, uint64_t batch);
+/* The oldest that waits there, ENDING and no front's, if it is of a batch up to `batch`; else NULL. */
+struct block *front_take_waiting(struct front *front, uint64_t batch);
+/* All such are idle: in its bins, or merged. Returns their number. */
+uint64_t front_reclaim(struct pool *pool, struct front *front, uint64_t batch);
+/* What waits there, and in the pool's queue: the batch of the latest, 0 when nothing waits. */
+uint64_t fronts_waiting_batch(const struct pool *pool);
+
 #endif
