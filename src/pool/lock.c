@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAUSES_MOST 64    /* between two looks: a microsecond or two */
+#define PAUSES_MOST 16    /* between two looks: half a microsecond */
 #define SLEEP_NS 50000    /* the holder may have lost its processor, and no yield would help one of a lower priority */
 #define SLEEP_MOST 500000 /* ns */
 
