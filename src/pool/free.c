@@ -332,7 +332,8 @@ static int __attribute__((noinline)) HOT free_waiting_slowly(struct pool *pool, 
     const bool noted = tag.batch != 0;
     if (__builtin_expect(noted, 0) && end_notes(pool, block, false)) return free_kept(pool, address, guarded);
     const uint64_t batch = fences_open_batch(&pool->system->fences);
-    if (!noted && tag.number - 1u < FRONTS_OF_THREADS && !fixed_owns(pool, block)) {
+    /* One that may be kept whole after it stays where it is. */
+    if (!noted && tag.number - 1u < FRONTS_OF_THREADS && block->size < BIN_BYTES && !fixed_owns(pool, block)) {
         front_wait(pool->fronts[tag.number], block, batch);
     } else {
         if (!noted) live_table_remove(&pool->table, address);
@@ -354,11 +355,11 @@ static inline int free_waiting(struct pool *pool, uint64_t address, enum pool_do
     struct block *block;
     struct front *front = front_of(pool, address, &block);
     if (guard) guard_end_apart(guard);
-    if (__builtin_expect(front && !guard, 1)) {
+    if (__builtin_expect(front && !guard && block_size(block) < BIN_BYTES, 1)) {
         lock_take(&front->lock);
         const bool served = front->serves_frees == FRONT_SERVES && front->until_round > 1 &&
-                            hit_live(front, block, address) && block->size < BIN_BYTES &&
-                            front->waiting.bytes < FRONT_WAITING && !hit_is_pressed(front);
+                            hit_live(front, block, address) && front->waiting.bytes < FRONT_WAITING &&
+                            !hit_is_pressed(front);
         if (__builtin_expect(served && free_is_recorded(front, block, 0, door), 1)) {
             front->until_round--;
             struct poolcuda_cell *cell = front->cell;
