@@ -86,9 +86,10 @@ extern "C" {
     X(driver_door, COUNT, COUNTER, "those that came by the driver door")
 
 /* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
- * cells; idle, ordered and waiting bytes and waits are without what the cells have of them. The peaks of live,
- * requested and reserved bytes are exact. Those of cached bytes and their parts are noted whenever the pool does more
- * than serve a block that it has kept whole, and at least once in 1,024 frees of a cell. */
+ * cells; idle, ordered and waiting bytes and waits are without what the cells have of them. The peaks of reserved
+ * bytes are exact, and so are those of live and requested bytes while one stream or thread at a time allocates; where
+ * several do at once they may be up to a sixteenth too low. Those of cached bytes and their parts are noted whenever
+ * the pool does more than serve a block that it has kept whole, and at least once in 1,024 frees of a cell. */
 #define POOLCUDA_POOL_FIGURES(X)                                                                                   \
     X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                          \
     X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                            \

@@ -69,6 +69,8 @@ void figures_note_peaks(struct pool *pool) {
     fronts_sum(pool, &fronts);
     const uint64_t idle = pool->idle_bytes + fronts.idle, ordered = pool->ordered_bytes + fronts.ordered,
                    waiting = pool->waiting.bytes + fronts.waiting;
+    stats_raise(&figures->peak_live_bytes, fronts.live);
+    stats_raise(&figures->peak_requested_bytes, fronts.requested);
     stats_raise(&figures->peak_cached_bytes, idle + ordered + waiting);
     stats_raise(&figures->peak_idle_bytes, idle);
     stats_raise(&figures->peak_ordered_bytes, ordered);

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PEAK_SHARE 16u /* the part by which a peak over several fronts may be too low */
+
 _Thread_local unsigned front_of_thread;
 
 /* ---- which are open to hits ---- */
@@ -180,7 +182,7 @@ uint64_t fronts_live_blocks(const struct pool *pool) {
     return blocks;
 }
 
-/* One of the sums with an exact peak. */
+/* A sum of each front's, and what it may become before somebody has to look. */
 struct limited {
     uint64_t *now, *most;
 };
@@ -190,27 +192,35 @@ static struct limited limited_of(struct front *front, bool live) {
                 : (struct limited){&front->requested, &front->most_requested};
 }
 
-/* All fronts together may become what the peak is; so what one needs is first taken from what others may yet grow by,
- * and only what is lacking then raises the peak. */
+/* The front's sum may become so much more: the peak rises where all together are more than it then. What is left below
+ * the peak is the front's to grow by, if no other may grow by it: so the peak of one front is exact. Where others may,
+ * looking at every step would be all that threads do, so each may grow by a little more than there is, and those that
+ * may grow by much no longer may: all together by PEAK_SHARE at most. No lock of theirs is taken. */
 static void allow(struct pool *pool, struct front *front, bool live, uint64_t more, uint64_t *peak) {
     const struct limited own = limited_of(front, live);
-    const uint64_t wanted_most = front_get(own.now) + more;
-    uint64_t lacking = wanted_most > *own.most ? wanted_most - *own.most : 0;
-    for (unsigned i = 0; lacking && i < pool->front_count; i++) {
+    const uint64_t wanted = front_get(own.now) + more;
+    if (wanted <= front_get(own.most)) return;
+    uint64_t sum = wanted, others_room = 0;
+    unsigned count = 1;
+    for (unsigned i = 0; i < pool->front_count; i++) {
         struct front *other = pool->fronts[i];
         if (!other || other == front) continue;
-        lock_take(&other->lock);
         const struct limited its = limited_of(other, live);
-        const uint64_t room = *its.most - front_get(its.now), wanted = lacking + room / 2;
-        const uint64_t taken = room < wanted ? room : wanted;
-        *its.most -= taken;
-        *own.most += taken;
-        lacking = lacking > taken ? lacking - taken : 0;
-        lock_give(&other->lock);
+        const uint64_t now = front_get(its.now), most = front_get(its.most);
+        sum += now;
+        others_room += most > now ? most - now : 0;
+        count += most > 0;
     }
-    if (!lacking) return;
-    *own.most += lacking;
-    stats_add(peak, lacking);
+    if (sum > stats_get(peak)) stats_set(peak, sum);
+    const uint64_t room = stats_get(peak) - sum, share = stats_get(peak) / PEAK_SHARE / count;
+    front_set(own.most, wanted + (room > others_room ? room - others_room : 0) + (others_room ? share / 2 : 0));
+    for (unsigned i = 0; others_room > room && i < pool->front_count; i++) {
+        struct front *other = pool->fronts[i];
+        if (!other || other == front) continue;
+        const struct limited its = limited_of(other, live);
+        const uint64_t now = front_get(its.now);
+        if (front_get(its.most) > now + share) front_set(its.most, now + share / 2);
+    }
 }
 
 void front_allow(struct pool *pool, struct front *front, size_t live, size_t requested) {
@@ -384,7 +394,8 @@ void fronts_forget(struct pool *pool) {
         front_set(&front->requested, 0);
         front_set(&front->held, 0);
         front_set(&front->waiting.bytes, 0);
-        front->most_live = front->most_requested = 0;
+        front_set(&front->most_live, 0);
+        front_set(&front->most_requested, 0);
         front->waiting.first = front->waiting.last = NULL;
         memset(&front->bins, 0, sizeof front->bins);
         front->list = NULL;

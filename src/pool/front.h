@@ -38,7 +38,8 @@ struct front {
     uint64_t serves_allocs, serves_frees; /* the stream whose hits it serves, or FRONT_SERVES; 0: none at present */
     uint64_t live_tag;                    /* of a LIVE block of it with nothing noted, as a word */
     uint64_t live, requested;             /* bytes of its live blocks */
-    uint64_t most_live, most_requested;   /* what they may become before the pool's peaks rise: front_allow */
+    uint64_t most_live, most_requested;   /* what they may become before somebody looks: front_allow; written under
+                                             pool->lock alone */
     uint64_t next_id;                     /* of blocks; unique in the process */
     struct poolcuda_cell *cell;           /* NULL: not in use */
     const atomic_uint *pressed;           /* of the device */

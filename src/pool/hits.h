@@ -52,7 +52,8 @@ static inline struct block *hit_alloc(struct front *front, unsigned class, size_
     struct block **bin = bins_find(&front->bins, class, size);
     if (__builtin_expect(!bin, 0)) return NULL;
     const size_t bytes = (*bin)->size;
-    if (__builtin_expect(front->live + bytes > front->most_live || front->requested + requested > front->most_requested,
+    if (__builtin_expect(front_get(&front->live) + bytes > front_get(&front->most_live) ||
+                             front_get(&front->requested) + requested > front_get(&front->most_requested),
                          0))
         return NULL;
     struct block *block = bins_take(bin);
