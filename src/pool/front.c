@@ -77,6 +77,7 @@ static struct front *front_use(struct pool *pool, struct front *front, struct st
     lock_take(&front->lock);
     front->cell = cell;
     front->list = list;
+    front->stream = stream;
     front_set(&front->newest, 0);
     front->since = fences_open_batch(&pool->system->fences);
     front->round = front->until_round = FENCE_FREES;
@@ -135,7 +136,7 @@ struct front *fronts_of_stream(struct pool *pool, struct stream_list *list) {
         if (front->list) continue;
         if (!front->cell) {
             unused = front;
-        } else if (stats_get(&front->cell->stream) == list->id) {
+        } else if (front->stream == list->id) {
             return front_use(pool, front, list, list->id);
         } else if (!spare && is_spare(front)) {
             spare = front;

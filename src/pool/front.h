@@ -54,6 +54,7 @@ struct front {
     uint64_t first_id;        /* next_id at first */
     uint64_t since;           /* no block of its bins is of an earlier batch */
     struct stream_list *list; /* whose front it is; NULL: of threads, or of a stream that is gone */
+    uint64_t stream;          /* whose it is, or was last; 0: of threads, or nobody's yet */
 };
 
 /* Of a front, what others may read meanwhile: who sums over fronts takes no lock that is in constant use. */
