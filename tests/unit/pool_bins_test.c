@@ -342,12 +342,12 @@ static void nothing_is_kept_whole_while_the_headroom_is_touched(void **state) {
     struct fixture f;
     uint64_t blocks[WARM];
     struct pool_options options = fixture_options();
-    options.headroom_bytes = 64 * MIB_BYTES;
-    fixture_begin(&f, 128 * MIB_BYTES, options);
+    options.headroom_bytes = 300 * MIB_BYTES;
+    fixture_begin(&f, 512 * MIB_BYTES, options);
     warm(&f, SMALL, blocks);
-    const uint64_t large = must_alloc(&f, 90 * MIB_BYTES); /* into the headroom */
+    const uint64_t large = must_alloc(&f, 200 * MIB_BYTES); /* into the headroom, with much left */
     for (unsigned i = 0; i < WARM; i++) must_free(&f, blocks[i]);
-    assert_int_equal(totals_of(&f, 0).reserved, 90 * MIB_BYTES);
+    assert_int_equal(totals_of(&f, 0).reserved, 200 * MIB_BYTES);
     must_free(&f, large);
     fixture_end(&f);
 }

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Fronts: whose a block is, when hits are served, and what several of them say together.
+ */
+#include "pool_fixture.h"
+#include "pool_insides.h"
+
+#include <pthread.h>
+
+#include "pool/hits.h"
+
+#define S STREAM(1)
+#define T STREAM(2)
+#define SMALL (4 * KIB)
+
+enum { WARM = 8, MANY = POOLCUDA_MAX_CELLS + 40 };
+
+static void begin(struct fixture *f) {
+    fixture_begin(f, 4096 * MIB_BYTES, fixture_options());
+}
+
+static struct pool *only_pool(struct fixture *f) {
+    struct pool *pool = atomic_load(&f->pool->pools);
+    assert_null(pool->next);
+    return pool;
+}
+
+static void warm_on(struct fixture *f, struct device_stream stream, uint64_t blocks[WARM]) {
+    for (unsigned i = 0; i < WARM; i++) blocks[i] = must_alloc_on(f, stream, SMALL);
+}
+
+static void a_hit_frees_what_is_live_there_and_nothing_else(void **state) {
+    (void)state;
+    struct front front = {.number = 3, .live_tag = block_word_of((struct block_tag){.state = BLOCK_LIVE, .number = 3})};
+    struct block block = {0};
+    block_set_address(&block, 512);
+    static const struct {
+        struct block_tag tag;
+        uint64_t address;
+        bool live;
+    } cases[] = {
+        {{.state = BLOCK_LIVE, .number = 3}, 512, true},
+        {{.state = BLOCK_LIVE, .number = 3}, 1024, false}, /* its record is another block's by now */
+        {{.state = BLOCK_LIVE, .number = 4}, 512, false},
+        {{.state = BLOCK_BINNED, .number = 3}, 512, false},
+        {{.state = BLOCK_WAITING, .number = 3}, 512, false},
+        {{.state = BLOCK_LIVE, .number = 3, .batch = NOTE_SYNC}, 512, false},
+        {{0}, 512, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        block_set_tag(&block, cases[i].tag);
+        assert_ptr_equal(hit_live(&front, &block, cases[i].address), cases[i].live ? &block : NULL);
+    }
+}
+
+static void a_memory_pool_that_has_ended_serves_no_hit(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[WARM], address;
+    begin(&f);
+    warm_on(&f, S, blocks);
+    must_free_on(&f, S, blocks[0]);
+    assert_int_equal(binned_bytes(only_pool(&f)), SMALL);
+    const uint64_t number = pool_memory_pool_ending(f.pool, FAKE_MEMORY_POOL);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pool_alloc_async(f.pool, SMALL, S, POOL_DOOR_DRIVER, &address), POOL_PASS);
+    pool_memory_pool_settled(f.pool, FAKE_MEMORY_POOL, number, false);
+    must_alloc_on(&f, S, SMALL);
+    fixture_end(&f);
+}
+
+struct work {
+    struct fixture *f;
+    uint64_t blocks[WARM];
+};
+
+static void *free_all(void *arg) {
+    const struct work *work = arg;
+    for (unsigned i = 0; i < WARM; i++) must_free(work->f, work->blocks[i]);
+    return NULL;
+}
+
+static void another_threads_free_goes_back_to_the_front_that_gave(void **state) {
+    (void)state;
+    struct fixture f;
+    struct work work = {.f = &f};
+    pthread_t thread;
+    begin(&f);
+    for (unsigned i = 0; i < WARM; i++) work.blocks[i] = must_alloc(&f, SMALL);
+    pthread_create(&thread, NULL, free_all, &work);
+    pthread_join(thread, NULL);
+    assert_int_equal(waits_under_way(only_pool(&f)), 0);
+    assert_int_equal(binned_bytes(only_pool(&f)), WARM * SMALL);
+    assert_pool_whole(&f);
+    for (unsigned i = WARM; i-- > 0;) assert_int_equal(must_alloc(&f, SMALL), work.blocks[i]);
+    fixture_end(&f);
+}
+
+static void what_one_stream_gave_another_may_free(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t on_s[WARM], on_t[WARM];
+    begin(&f);
+    f.device.passes_at_once = false;
+    warm_on(&f, S, on_s);
+    warm_on(&f, T, on_t);
+    must_free_on(&f, T, on_s[3]);
+    assert_pool_whole(&f);
+    assert_int_not_equal(must_alloc_on(&f, S, SMALL), on_s[3]);
+    assert_int_equal(must_alloc_on(&f, T, SMALL), on_s[3]);
+    assert_int_equal(totals_of(&f, 0).blocks_live, 2 * WARM + 1);
+    fixture_end(&f);
+}
+
+static void ids_are_unique_over_fronts(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_block_info infos[3];
+    begin(&f);
+    const uint64_t blocks[] = {must_alloc_on(&f, S, SMALL), must_alloc_on(&f, T, SMALL), must_alloc(&f, SMALL)};
+    for (unsigned i = 0; i < 3; i++) assert_int_equal(pool_find(f.pool, blocks[i], &infos[i]), 0);
+    assert_true(infos[0].id != infos[1].id && infos[0].id != infos[2].id && infos[1].id != infos[2].id);
+    fixture_end(&f);
+}
+
+static void streams_in_turns_do_not_add_up_to_a_peak(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[256];
+    begin(&f);
+    for (unsigned turn = 0; turn < 8; turn++) {
+        const struct device_stream stream = turn % 2 ? S : T;
+        for (unsigned i = 0; i < 256; i++) blocks[i] = must_alloc_on(&f, stream, SMALL - 1);
+        for (unsigned i = 0; i < 256; i++) must_free_on(&f, stream, blocks[i]);
+    }
+    assert_in_range(figures_of_pool()->peak_live_bytes, 256 * SMALL * 15 / 16, 256 * SMALL);
+    assert_in_range(figures_of_pool()->peak_requested_bytes, 256 * (SMALL - 1) * 15 / 16, 256 * (SMALL - 1));
+    fixture_end(&f);
+}
+
+static void together_they_do(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[2][256];
+    begin(&f);
+    for (unsigned turn = 0; turn < 4; turn++) {
+        for (unsigned i = 0; i < 256; i++) {
+            blocks[0][i] = must_alloc_on(&f, S, SMALL);
+            blocks[1][i] = must_alloc_on(&f, T, SMALL);
+        }
+        assert_pool_whole(&f);
+        for (unsigned i = 0; i < 256; i++) {
+            must_free_on(&f, S, blocks[0][i]);
+            must_free_on(&f, T, blocks[1][i]);
+        }
+    }
+    assert_in_range(figures_of_pool()->peak_live_bytes, 512 * SMALL * 15 / 16, 512 * SMALL);
+    fixture_end(&f);
+}
+
+/* More than there are cells: the rest has no front, and no bins. */
+static void more_streams_than_fronts_are_served_all_the_same(void **state) {
+    (void)state;
+    struct fixture f;
+    static uint64_t blocks[MANY];
+    begin(&f);
+    for (unsigned round = 0; round < 2 * WARM; round++) {
+        for (unsigned i = 0; i < MANY; i++) blocks[i] = must_alloc_on(&f, STREAM(i + 1), SMALL);
+        assert_int_equal(totals_of(&f, 0).live, MANY * SMALL);
+        for (unsigned i = 0; i < MANY; i++) must_free_on(&f, STREAM(i + 1), blocks[i]);
+        assert_pool_whole(&f);
+    }
+    assert_true(only_pool(&f)->front_count <= FRONTS_MOST);
+    assert_int_equal(pool_counters(figures_of_pool()).allocs, 2 * WARM * MANY);
+    assert_int_equal(pool_counters(figures_of_pool()).frees, 2 * WARM * MANY);
+    fixture_end(&f);
+}
+
+/* One after the other, each gone before the next but for a block of each second one. */
+static void a_front_serves_another_stream_when_it_counts_nothing(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t kept[MANY];
+    begin(&f);
+    f.device.passes_at_once = true;
+    for (unsigned i = 0; i < MANY; i++) {
+        const struct device_stream stream = STREAM(i + 1);
+        for (unsigned round = 0; round < 2 * WARM; round++) must_free_on(&f, stream, must_alloc_on(&f, stream, SMALL));
+        kept[i] = must_alloc_on(&f, stream, SMALL);
+        if (i % 2) must_free_on(&f, stream, kept[i]);
+        pool_stream_end(f.pool, stream.handle);
+        assert_pool_whole(&f);
+    }
+    assert_int_equal(pool_counters(figures_of_pool()).allocs, MANY * (2 * WARM + 1));
+    assert_int_equal(totals_of(&f, 0).blocks_live, MANY / 2);
+    for (unsigned i = 0; i < MANY; i += 2) must_free(&f, kept[i]);
+    assert_int_equal(pool_counters(figures_of_pool()).frees, MANY * (2 * WARM + 1));
+    assert_int_equal(totals_of(&f, 0).live, 0);
+    fixture_end(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_hit_frees_what_is_live_there_and_nothing_else),
+    cmocka_unit_test(a_memory_pool_that_has_ended_serves_no_hit),
+    cmocka_unit_test(another_threads_free_goes_back_to_the_front_that_gave),
+    cmocka_unit_test(what_one_stream_gave_another_may_free),
+    cmocka_unit_test(ids_are_unique_over_fronts),
+    cmocka_unit_test(streams_in_turns_do_not_add_up_to_a_peak),
+    cmocka_unit_test(together_they_do),
+    cmocka_unit_test(more_streams_than_fronts_are_served_all_the_same),
+    cmocka_unit_test(a_front_serves_another_stream_when_it_counts_nothing),
+};
+
+TESTING_MAIN(tests)
