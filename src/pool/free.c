@@ -441,7 +441,14 @@ static int COLD free_on_unknown(struct pool *pool, uint64_t address, struct devi
     struct front *guard = guard_begin(pool);
     if (!guard) return free_waiting(pool, address, door, NULL);
     cancelled_watch();
-    const int code = ops->stream_synchronize(ops->self, pool_context(pool), stream);
+    /* The free is work on the stream: on one that the legacy stream orders, what came there before it is waited for
+     * too. Where there can be no such work, everything is. */
+    int code = DEVICE_OK;
+    struct device_context context;
+    if (ops->context_current(ops->self, &context) != DEVICE_OK || !context.handle ||
+        ops->stream_touch(ops->self, context, stream) != DEVICE_OK)
+        code = ops->synchronize_all(ops->self);
+    if (code == DEVICE_OK) code = ops->stream_synchronize(ops->self, pool_context(pool), stream);
     if (code != DEVICE_OK) return free_unwaited(pool, address, code, door, guard);
     return free_idle(pool, address, door, guard, 0);
 }

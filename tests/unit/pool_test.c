@@ -87,6 +87,8 @@ static void a_free_on_a_stream_like_any_other_waits_for_that_stream_only(void **
     uint64_t a = must_alloc(&f, 4096);
     assert_int_equal(pool_free_async(f.pool, a, (struct device_stream){0}, POOL_DOOR_DRIVER), 0);
     assert_int_equal(f.device.synchronizes, 0);
+    assert_int_equal(f.device.touches,
+                     1); /* the free is work there: behind that of the legacy stream, where it orders */
     assert_int_equal(f.device.stream_synchronizes, 1);
     assert_int_equal(must_alloc(&f, 4096), a);
     fixture_end(&f);
