@@ -32,11 +32,11 @@ rm -rf "$fresh"
 mkdir -p "$fresh/packages"
 (cd "$fresh/packages" && quietly apt-get download "${packages[@]}") ||
     die "could not download ${packages[*]} (is the list of packages there? apt-get update)"
-for package in "$fresh"/packages/*.deb; do dpkg-deb -x "$package" "$fresh/root"; done
-rm -rf "$fresh/packages" "$fresh"/root/usr/share/{doc,man,lintian,bug,doc-base} "$fresh/root/etc"
+for package in "$fresh"/packages/*.deb; do dpkg-deb -x "$package" "$fresh/unpacked"; done
+rm -rf "$fresh/packages" "$fresh"/unpacked/usr/share/{doc,man,lintian,bug,doc-base} "$fresh/unpacked/etc"
 
 # Links to absolute places would lead out of the folder.
-root=$fresh/root
+root=$fresh/unpacked
 libraries=$(dirname "$(find "$root" -name 'libcmocka.so.0')")
 mv "$root/usr/include" "$fresh/include"
 mkdir -p "$fresh/lib" "$fresh/bin"
