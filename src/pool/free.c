@@ -264,7 +264,8 @@ static int __attribute__((noinline)) HOT free_idle_slowly(struct pool *pool, uin
     struct aftermath after = {.waits = true, .exports = pool->untraceable && block->segment->untraceable};
     const unsigned class = index_class(block->size);
     struct front *front = pool->fronts[tag.number];
-    if (may_bin(front, class) && !noted && !fixed_owns(pool, block)) {
+    /* A stream's has ordered blocks alone. */
+    if (tag.number <= FRONTS_OF_THREADS && may_bin(front, class) && !noted && !fixed_owns(pool, block)) {
         front_bin(front, block, class, 0);
     } else {
         if (!noted) live_table_remove(&pool->table, address);
@@ -331,13 +332,12 @@ static int __attribute__((noinline)) HOT free_waiting_slowly(struct pool *pool, 
     const struct block_tag tag = block_tag(block);
     const bool noted = tag.batch != 0;
     if (__builtin_expect(noted, 0) && end_notes(pool, block, false)) return free_kept(pool, address, guarded);
-    const uint64_t batch = fences_open_batch(&pool->system->fences);
     /* One that may be kept whole after it stays where it is. */
     if (!noted && tag.number - 1u < FRONTS_OF_THREADS && block->size < BIN_BYTES && !fixed_owns(pool, block)) {
-        front_wait(pool->fronts[tag.number], block, batch);
+        front_wait(pool, pool->fronts[tag.number], block);
     } else {
         if (!noted) live_table_remove(&pool->table, address);
-        heap_make_waiting(pool, block, batch);
+        heap_make_waiting(pool, block, fences_open_batch(&pool->system->fences));
     }
     struct aftermath after = {.close = is_full_batch(pool, block->size), .waits = guarded};
     after.exports = after.close && pool->traceable;

@@ -302,14 +302,17 @@ static void count_held(struct front *front, size_t size, uint64_t held, uint64_t
 
 void front_bin(struct front *front, struct block *block, unsigned class, uint64_t batch) {
     lock_take(&front->lock);
+    /* Hits may have freed in a later batch since the caller read its own. */
+    const uint64_t newest = front_get(&front->newest);
     hit_bin(front, block, class, batch);
+    if (newest > batch) front_set(&front->newest, newest);
     count_held(front, block->size, block->size, 0);
     lock_give(&front->lock);
 }
 
-void front_wait(struct front *front, struct block *block, uint64_t batch) {
+void front_wait(const struct pool *pool, struct front *front, struct block *block) {
     lock_take(&front->lock);
-    hit_wait(front, block, batch);
+    hit_wait(front, block, fences_open_batch(&pool->system->fences));
     count_held(front, block->size, block->size, block->size);
     lock_give(&front->lock);
 }

@@ -119,9 +119,10 @@ void front_begin_life(struct pool *pool, struct front *front, struct block *bloc
 struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined);
 /* What its hits have freed since the last such call joins the frees that a mark on its stream, or a fence, is for. */
 void front_count_joined(struct pool *pool, struct front *front);
-/* A block that is in the table and no front's goes to a bin of the front (hit_may_bin), or waits in it for a fence. */
+/* A block that is in the table and no front's goes to a bin of the front (hit_may_bin), or waits in it for a fence: of
+ * the batch that is open then, since hits meanwhile join no earlier one. */
 void front_bin(struct front *front, struct block *block, unsigned class, uint64_t batch);
-void front_wait(struct front *front, struct block *block, uint64_t batch);
+void front_wait(const struct pool *pool, struct front *front, struct block *block);
 /* The oldest that waits there, ENDING and no front's, if it is of a batch up to `batch`; else NULL. */
 struct block *front_take_waiting(struct front *front, uint64_t batch);
 /* All such are idle: in its bins, or merged. Returns their number. */

@@ -6,6 +6,7 @@
 #include "pool_insides.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "pool/hits.h"
 
@@ -112,6 +113,133 @@ static void what_one_stream_gave_another_may_free(void **state) {
     fixture_end(&f);
 }
 
+/* A hit frees the block into its front's bin: with the front's lock. */
+static void hit_frees(struct pool *pool, struct front *front, struct block *block) {
+    const uint64_t at = cell_begin(front->cell);
+    hit_end_life(front, block, POOL_DOOR_DRIVER);
+    hit_bin(front, block, index_class(block->size), fences_open_batch(&pool->system->fences));
+    cell_end(front->cell, at);
+}
+
+/* Another thread records a fence. */
+static void fence_elsewhere(struct fixture *f) {
+    const uint64_t batch = fences_seal(&f->pool->fences);
+    atomic_store(&f->pool->fences.marked, batch);
+}
+
+struct late {
+    struct fixture *f;
+    uint64_t address;
+    struct front *front;
+    struct block *block;
+    atomic_uint step;
+};
+
+static void *free_on_s(void *arg) {
+    const struct late *late = arg;
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    must_free_on(late->f, S, late->address);
+    return NULL;
+}
+
+/* A free that is no hit reads its batch, and then finds the front's lock taken by hits of later ones. */
+static void a_front_knows_its_newest_batch_whoever_comes_last(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t on_s[WARM], on_t[WARM];
+    pthread_t thread;
+    begin(&f);
+    f.device.passes_at_once = false;
+    warm_on(&f, S, on_s);
+    warm_on(&f, T, on_t);
+    struct pool *pool = only_pool(&f);
+    struct block *block = live_table_entry(&pool->table, on_s[0]);
+    struct front *front = pool->fronts[block_tag(block).number];
+    struct late late = {.f = &f, .address = on_t[0]};
+    lock_take(&front->lock);
+    pthread_create(&thread, NULL, free_on_s, &late);
+    usleep(20000); /* it waits for the lock by then */
+    fence_elsewhere(&f);
+    hit_frees(pool, front, block);
+    lock_give(&front->lock);
+    pthread_join(thread, NULL);
+    assert_pool_whole(&f);
+    const unsigned marks = f.device.stream_marks;
+    pool_stream_end(f.pool, S.handle);
+    assert_int_equal(f.device.stream_marks, marks + 1);
+    fixture_end(&f);
+}
+
+static void *wait_for_a_fence(void *arg) {
+    struct late *late = arg;
+    struct pool *pool = only_pool(late->f);
+    lock_take(&pool->lock);
+    figures_begin(pool);
+    late->block = front_end_life(pool, late->address, POOL_DOOR_DRIVER, NULL);
+    atomic_store(&late->step, 1);
+    while (atomic_load(&late->step) == 1) usleep(100);
+    front_wait(pool, late->front, late->block);
+    figures_end(pool);
+    lock_give(&pool->lock);
+    return NULL;
+}
+
+static void blocks_wait_in_the_order_of_batches_whoever_comes_last(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[2];
+    pthread_t thread;
+    struct pool_options options = fixture_options();
+    options.free_event = true;
+    fixture_begin(&f, 4096 * MIB_BYTES, options);
+    for (unsigned i = 0; i < 2; i++) blocks[i] = must_alloc(&f, SMALL);
+    struct pool *pool = only_pool(&f);
+    struct block *block = live_table_entry(&pool->table, blocks[1]);
+    struct late late = {.f = &f, .address = blocks[0], .front = pool->fronts[block_tag(block).number]};
+    pthread_create(&thread, NULL, wait_for_a_fence, &late);
+    while (atomic_load(&late.step) == 0) usleep(100);
+    lock_take(&late.front->lock);
+    atomic_store(&late.step, 2);
+    usleep(20000); /* it waits for the lock by then */
+    fence_elsewhere(&f);
+    const uint64_t at = cell_begin(late.front->cell), batch = fences_open_batch(&f.pool->fences);
+    hit_end_life(late.front, block, POOL_DOOR_DRIVER);
+    hit_wait(late.front, block, batch);
+    front_add(&late.front->waiting.bytes, block->size);
+    stats_set(&late.front->cell->waiting_bytes, late.front->waiting.bytes);
+    cell_end(late.front->cell, at);
+    lock_give(&late.front->lock);
+    pthread_join(thread, NULL);
+    assert_pool_whole(&f);
+    lock_take(&pool->lock);
+    assert_int_equal(fronts_waiting_batch(pool), batch);
+    lock_give(&pool->lock);
+    fixture_end(&f);
+}
+
+/* It is waited for, so the block is idle: the front that the block was of bounds the batches of its own. */
+static void what_an_unknown_stream_frees_goes_to_no_streams_bin(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t on_s[WARM];
+    begin(&f);
+    f.device.passes_at_once = false;
+    warm_on(&f, S, on_s);
+    struct pool *pool = only_pool(&f);
+    lock_take(&pool->lock);
+    assert_true(streams_mark(pool, pool->lists[1])); /* of what is left of the segment */
+    must_free_on(&f, S, on_s[0]);
+    f.device.no_streams = true;
+    must_free_on(&f, T, on_s[1]);
+    f.device.no_streams = false;
+    assert_pool_whole(&f);
+    assert_int_equal(totals_of(&f, 0).idle, SMALL);
+    const unsigned marks = f.device.stream_marks;
+    pool_stream_end(f.pool, S.handle);
+    assert_int_equal(f.device.stream_marks, marks + 1);
+    fixture_end(&f);
+}
+
 static void ids_are_unique_over_fronts(void **state) {
     (void)state;
     struct fixture f;
@@ -204,6 +332,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_memory_pool_that_has_ended_serves_no_hit),
     cmocka_unit_test(another_threads_free_goes_back_to_the_front_that_gave),
     cmocka_unit_test(what_one_stream_gave_another_may_free),
+    cmocka_unit_test(a_front_knows_its_newest_batch_whoever_comes_last),
+    cmocka_unit_test(blocks_wait_in_the_order_of_batches_whoever_comes_last),
+    cmocka_unit_test(what_an_unknown_stream_frees_goes_to_no_streams_bin),
     cmocka_unit_test(ids_are_unique_over_fronts),
     cmocka_unit_test(streams_in_turns_do_not_add_up_to_a_peak),
     cmocka_unit_test(together_they_do),
