@@ -293,7 +293,9 @@ static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door 
         lock_take(&front->lock);
         if (__builtin_expect(guard == front, 1)) guard_end(guard);
         const bool served = front->serves_frees == FRONT_SERVES && !waited_ns && hit_live(front, block, address);
-        if (__builtin_expect(served && hit_may_bin(front, class) && free_is_recorded(front, block, 0, door), 1)) {
+        if (__builtin_expect(served && hit_is_of_class(block, class) && hit_may_bin(front, class) &&
+                                 free_is_recorded(front, block, 0, door),
+                             1)) {
             struct poolcuda_cell *cell = front->cell;
             const uint64_t at = cell_begin(cell);
             hit_end_life(front, block, door);
@@ -565,8 +567,9 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         if (__builtin_expect(class < BIN_CLASSES, 1)) {
             lock_take(&front->lock);
             const bool served = front->serves_frees == ref->identity.id && hit_live(front, block, address);
-            if (__builtin_expect(
-                    served && hit_may_bin(front, class) && free_is_recorded(front, block, ref->identity.id, door), 1)) {
+            if (__builtin_expect(served && hit_is_of_class(block, class) && hit_may_bin(front, class) &&
+                                     free_is_recorded(front, block, ref->identity.id, door),
+                                 1)) {
                 struct poolcuda_cell *cell = front->cell;
                 const uint64_t at = cell_begin(cell);
                 hit_end_life(front, block, door);
