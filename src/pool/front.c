@@ -33,6 +33,12 @@ void front_gate(struct pool *pool, struct front *front) {
     lock_give(&front->lock);
 }
 
+void front_shut(struct front *front) {
+    lock_take(&front->lock);
+    front->serves_allocs = front->serves_frees = 0;
+    lock_give(&front->lock);
+}
+
 void fronts_gate(struct pool *pool) {
     for (unsigned i = 0; i < pool->front_count; i++)
         if (pool->fronts[i]) front_gate(pool, pool->fronts[i]);

@@ -87,6 +87,8 @@ void fronts_free(struct pool *pool);
 /* What decides whether hits are served has changed: status, looks_ahead, ended, untraceable; of a front its list. */
 void fronts_gate(struct pool *pool);
 void front_gate(struct pool *pool, struct front *front);
+/* It serves no hit until front_gate. */
+void front_shut(struct front *front);
 /* The front that counts what the calling thread allocates; never NULL. */
 struct front *fronts_of_thread(struct pool *pool);
 /* One for a list that has got its stream, NULL when there are no more. */

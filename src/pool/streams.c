@@ -80,6 +80,7 @@ struct stream_list *streams_find(const struct pool *pool, uint64_t id) {
 static void take_name(struct pool *pool, struct stream_list *list) {
     if (!list->id) return;
     if (list->front) {
+        front_shut(list->front); /* so that nothing comes into a bin after the merge */
         bins_merge_front(pool, list->front);
         front_leave(pool, list->front);
         list->front = NULL;
@@ -161,6 +162,14 @@ static struct stream_list *take_list(struct pool *pool) {
         for (unsigned i = 1; i < pool->list_count && !pool->spare_lists; i++) {
             struct stream_list *list = pool->lists[i];
             if (!list->id || !is_unused(list)) continue;
+            /* Hits go on meanwhile: only what is shut stays unused. */
+            if (list->front) {
+                front_shut(list->front);
+                if (!is_unused(list)) {
+                    front_gate(pool, list->front);
+                    continue;
+                }
+            }
             figures_begin(pool);
             take_name(pool, list);
             figures_end(pool);
@@ -451,8 +460,9 @@ static void forget_name(struct pool *pool, struct stream_list *list) {
 static void end_list(struct pool *pool, struct stream_list *list) {
     const uint64_t fenced = fences_marked(&pool->system->fences), id = list->id;
     while (list->busy) pool_await_change(pool);
-    if (list->id != id) return; /* taken over meanwhile, since it was empty */
-    list->recordable = false;   /* by anybody but the thread that destroys the stream */
+    if (list->id != id) return;               /* taken over meanwhile, since it was empty */
+    list->recordable = false;                 /* by anybody but the thread that destroys the stream */
+    if (list->front) front_shut(list->front); /* what the last mark is for is complete */
     const uint64_t newest = newest_of(list);
     if (newest > list->marked && newest > fenced) {
         struct device_fence *old = list->mark;
@@ -515,7 +525,7 @@ void pool_streams_settled(struct pool_system *system, const void *context, bool 
             struct stream_list *list = pool->lists[i];
             if (!list->ending || list->context.handle != context) continue;
             list->ending = false;
-            if (list->front) front_gate(pool, list->front);
+            if (list->front && !gone) front_gate(pool, list->front);
             if (gone) {
                 struct device_fence *mark = list->mark;
                 list->mark = NULL;

@@ -6,6 +6,8 @@
 #include "pool_insides.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "pool/hits.h"
@@ -327,6 +329,71 @@ static void a_front_serves_another_stream_when_it_counts_nothing(void **state) {
     fixture_end(&f);
 }
 
+/* ---- lists that are taken for other streams, beside hits ---- */
+
+enum { TAKES = 3000, HITS_BETWEEN = 200, FIRST_FEW = 70 };
+
+struct hammer {
+    struct fixture *f;
+    atomic_bool stop;
+    _Atomic unsigned hits;
+};
+
+static void *hit_on_s(void *arg) {
+    struct hammer *hammer = arg;
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    while (!atomic_load(&hammer->stop)) {
+        uint64_t address;
+        if (pool_alloc_async(hammer->f->pool, SMALL, S, POOL_DOOR_DRIVER, &address) != 0) abort();
+        const unsigned hits = atomic_fetch_add(&hammer->hits, 1);
+        for (volatile unsigned i = 0; i < (hits * 2654435761u >> 24); i++) continue;
+        if (pool_free_async(hammer->f->pool, address, S, POOL_DOOR_DRIVER) != 0) abort();
+    }
+    return NULL;
+}
+
+/* Streams whose lists hold what was never freed on them, and fronts that nobody has and that hold free blocks. */
+static unsigned astray(struct pool *pool) {
+    unsigned count = 0;
+    lock_take(&pool->lock);
+    for (unsigned i = 1; i < pool->list_count; i++) {
+        const struct stream_list *list = pool->lists[i];
+        count += list->id && list->stream.handle != S.handle && list->bytes > 0;
+    }
+    for (unsigned i = FRONTS_OF_THREADS + 1; i < pool->front_count; i++) {
+        struct front *front = pool->fronts[i];
+        lock_take(&front->lock);
+        count += !front->list && front_binned(front) > 0;
+        lock_give(&front->lock);
+    }
+    lock_give(&pool->lock);
+    return count;
+}
+
+static void a_list_is_not_taken_from_a_stream_that_frees(void **state) {
+    (void)state;
+    struct fixture f;
+    struct hammer hammer = {.f = &f};
+    struct pool_options options = fixture_options();
+    pthread_t thread;
+    options.segment_bytes = 256 * MIB_BYTES;
+    fixture_begin(&f, 8192 * MIB_BYTES, options);
+    for (unsigned i = 0; i < 2 * WARM; i++) must_free_on(&f, S, must_alloc_on(&f, S, SMALL));
+    pool_releasable(f.pool, 0, NULL); /* what the list has is idle */
+    for (unsigned k = 2; k <= FIRST_FEW; k++) must_alloc_on(&f, STREAM(k), SMALL);
+    pool_releasable(f.pool, 0, NULL);
+    pthread_create(&thread, NULL, hit_on_s, &hammer);
+    for (unsigned k = 1; k <= TAKES; k++) {
+        for (unsigned from = atomic_load(&hammer.hits); atomic_load(&hammer.hits) - from < HITS_BETWEEN;) continue;
+        streams_poll(only_pool(&f));
+        must_alloc_on(&f, STREAM(FIRST_FEW + k), 2 * SMALL);
+        assert_int_equal(astray(only_pool(&f)), 0);
+    }
+    atomic_store(&hammer.stop, true);
+    pthread_join(thread, NULL);
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_hit_frees_what_is_live_there_and_nothing_else),
     cmocka_unit_test(a_memory_pool_that_has_ended_serves_no_hit),
@@ -340,6 +407,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(together_they_do),
     cmocka_unit_test(more_streams_than_fronts_are_served_all_the_same),
     cmocka_unit_test(a_front_serves_another_stream_when_it_counts_nothing),
+    cmocka_unit_test(a_list_is_not_taken_from_a_stream_that_frees),
 };
 
 TESTING_MAIN(tests)
