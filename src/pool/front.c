@@ -266,17 +266,22 @@ void front_count_joined(struct pool *pool, struct front *front) {
     lock_give(&front->lock);
 }
 
-struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined) {
+struct block *front_live_at(const struct pool *pool, uint64_t address, struct front **front) {
     struct block *block = live_table_entry(&pool->table, address);
     if (__builtin_expect(!block, 0)) return NULL;
     /* Hits leave it with its front, whatever else they do. */
-    struct front *front = pool->fronts[block_tag(block).number];
-    lock_take(&front->lock);
+    *front = pool->fronts[block_tag(block).number];
+    lock_take(&(*front)->lock);
+    if (__builtin_expect(block_tag(block).state == BLOCK_LIVE && block->address == address, 1)) return block;
+    lock_give(&(*front)->lock);
+    return NULL;
+}
+
+struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined) {
+    struct front *front;
+    struct block *block = front_live_at(pool, address, &front);
+    if (__builtin_expect(!block, 0)) return NULL;
     struct block_tag tag = block_tag(block);
-    if (__builtin_expect(tag.state != BLOCK_LIVE, 0)) {
-        lock_give(&front->lock);
-        return NULL;
-    }
     if (__builtin_expect(pool->system->watched, 0)) watch_free(pool, block, door);
     if (joined) ++*joined;
     count_joined(pool, front);

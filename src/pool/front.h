@@ -116,6 +116,8 @@ void front_allow(struct pool *pool, struct front *front, size_t live, size_t req
  * figures_end, as all that follow. */
 void front_begin_life(struct pool *pool, struct front *front, struct block *block, size_t requested,
                       enum pool_door door);
+/* The live block that begins at `address`, with its front's lock; NULL when there is none. */
+struct block *front_live_at(const struct pool *pool, uint64_t address, struct front **front);
 /* The live block at `address` stops being so: it is ENDING, in the table, and no front's; its tag has the number of the
  * front that it was of, and its notes. NULL when there is none. `joined`: of what the free joins, NULL for nothing. */
 struct block *front_end_life(struct pool *pool, uint64_t address, enum pool_door door, unsigned *joined);

@@ -32,7 +32,9 @@ static struct live_slot slot_get(const struct live_slot *slot) {
 /* Its slots read as empty from now on. */
 static void room_clear(const struct live_room *room) {
     const int error = errno;
-    madvise(room->slots, room_bytes(room), MADV_DONTNEED);
+    /* Pages that the program has locked (mlockall) stay as they are. */
+    if (madvise(room->slots, room_bytes(room), MADV_DONTNEED) != 0)
+        for (size_t i = 0; i <= room->mask; i++) slot_set(&room->slots[i], 0, NULL);
     errno = error;
 }
 

@@ -24,17 +24,6 @@ static void set_notes(struct block *block, uint64_t notes) {
     block_set_tag(block, tag);
 }
 
-/* The live block at `address`, with its front's lock; NULL when there is none. Under pool->lock. */
-static struct block *live_at(const struct pool *pool, uint64_t address, struct front **front) {
-    struct block *block = live_table_entry(&pool->table, address);
-    if (!block) return NULL;
-    *front = pool->fronts[block_tag(block).number];
-    lock_take(&(*front)->lock);
-    if (block_tag(block).state == BLOCK_LIVE) return block;
-    lock_give(&(*front)->lock);
-    return NULL;
-}
-
 /* ---- SYNC_MEMOPS ---- */
 
 /* One at a time is in the driver with a segment's mark. The segment stays, for it has a block that is not free. Under
@@ -76,7 +65,7 @@ static int set_sync(struct pool *pool, struct block *block, struct front *front,
     if (done || left) return DEVICE_OK;
     const int code = set_mark(pool, segment, callers, address, on);
     if (on == (code == DEVICE_OK)) return code;
-    block = live_at(pool, address, &front);
+    block = front_live_at(pool, address, &front);
     if (!block) return code;
     if (notes_of(block) & NOTE_SYNC) {
         set_notes(block, notes_of(block) & ~NOTE_SYNC);
@@ -128,7 +117,7 @@ uint64_t pool_note_export(struct pool_system *system, const struct pool_block_in
     uint64_t in_force = 0;
     lock_take(&pool->lock);
     struct front *front;
-    struct block *block = live_at(pool, info->base, &front);
+    struct block *block = front_live_at(pool, info->base, &front);
     if (block) {
         if (block->id != info->id) {
             in_force = 0;
@@ -150,7 +139,7 @@ bool pool_knows_export(struct pool_system *system, uint64_t export, uint64_t add
     if (!pool) return false;
     lock_take(&pool->lock);
     struct front *front;
-    const struct block *block = live_at(pool, address, &front);
+    const struct block *block = front_live_at(pool, address, &front);
     bool known = block && export_of(block) == export;
     if (block) lock_give(&front->lock);
     if (!block)

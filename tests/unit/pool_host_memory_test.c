@@ -59,6 +59,16 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size) {
 WRAP_MMAP(mmap)
 WRAP_MMAP(mmap64)
 
+static bool pages_are_locked; /* as by mlockall */
+
+int __real_madvise(void *at, size_t size, int advice);
+int __wrap_madvise(void *at, size_t size, int advice);
+int __wrap_madvise(void *at, size_t size, int advice) {
+    if (!pages_are_locked) return __real_madvise(at, size, advice);
+    errno = EINVAL;
+    return -1;
+}
+
 /* A pool whose limit is one segment, so that a promise that is not taken back is noticed. */
 static void begin(struct fixture *f) {
     struct pool_options options = fixture_options();
@@ -282,6 +292,32 @@ static void a_whole_that_cannot_be_registered_goes_back(void **state) {
     fixture_end(&f);
 }
 
+static void a_reset_forgets_the_blocks_of_a_program_that_locks_its_memory(void **state) {
+    (void)state;
+    enum { BLOCKS = 300, RESETS = 20 }; /* the table grows too */
+    struct fixture f;
+    uint64_t old[BLOCKS], blocks[BLOCKS];
+    fixture_begin(&f, 1024 * MIB_BYTES, fixture_options());
+    pages_are_locked = true;
+    for (unsigned i = 0; i < BLOCKS; i++) old[i] = must_alloc(&f, 4096);
+    for (unsigned reset = 0; reset < RESETS; reset++) {
+        pool_context_close(f.pool, 0, NULL);
+        fake_reset(&f.device, 0, false);
+        pool_context_settle(f.pool, 0, NULL);
+        f.device.alive[0] = true;
+        for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = must_alloc(&f, 4096);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            if (old[i] >= blocks[0] && old[i] <= blocks[BLOCKS - 1]) continue; /* the device gave the address again */
+            assert_int_not_equal(pool_free(f.pool, old[i], POOL_DOOR_DRIVER), 0);
+        }
+        assert_int_equal(totals_of(&f, 0).live, BLOCKS * 4096);
+        assert_pool_whole(&f);
+        memcpy(old, blocks, sizeof old);
+    }
+    pages_are_locked = false;
+    fixture_end(&f);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_context_without_host_memory_is_pooled_later),
     cmocka_unit_test(a_thread_without_a_front_is_served_all_the_same),
@@ -296,5 +332,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lives_of_a_context_share_their_host_memory),
     cmocka_unit_test(what_cannot_be_recorded_is_not_reserved_ahead),
     cmocka_unit_test(a_whole_that_cannot_be_registered_goes_back),
+    cmocka_unit_test(a_reset_forgets_the_blocks_of_a_program_that_locks_its_memory),
 };
 TESTING_MAIN(tests)
