@@ -22,7 +22,7 @@ static void probes_put(struct pool_system *system, struct capture_probe *list) {
     while (last->next) last = last->next;
     pthread_mutex_lock(&system->probes_lock);
     last->next = system->probes;
-    system->probes = list;
+    __atomic_store_n(&system->probes, list, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&system->probes_lock);
 }
 
@@ -75,6 +75,21 @@ int capture_ask(struct pool *pool, bool wait) {
     return code == DEVICE_OUT_OF_MEMORY ? DEVICE_OK : code; /* permitted, only not to be had */
 }
 
+struct pool *capture_kept_for(struct pool_system *system, uint64_t address) {
+    if (!__atomic_load_n(&system->probes, __ATOMIC_RELAXED)) return NULL;
+    pthread_mutex_lock(&system->probes_lock);
+    const struct capture_probe *probe = system->probes;
+    while (probe && probe->address != address) probe = probe->next;
+    struct pool *pool = probe ? probe->pool : NULL;
+    const uint64_t generation = probe ? probe->generation : 0;
+    pthread_mutex_unlock(&system->probes_lock);
+    if (!pool) return NULL;
+    lock_take(&pool->lock);
+    const bool there = pool->generation == generation && pool->status == POOL_OPEN;
+    lock_give(&pool->lock);
+    return there ? pool : NULL;
+}
+
 /* False: its context is being closed, and may be gone or stay. */
 static bool probe_release(const struct capture_probe *probe) {
     struct pool *pool = probe->pool;
@@ -95,7 +110,7 @@ static bool probe_release(const struct capture_probe *probe) {
 void capture_release_probes(struct pool_system *system) {
     pthread_mutex_lock(&system->probes_lock);
     struct capture_probe *list = system->probes;
-    system->probes = NULL;
+    __atomic_store_n(&system->probes, NULL, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&system->probes_lock);
     while (list) {
         struct capture_probe *probe = list;

@@ -77,5 +77,8 @@ int capture_ask(struct pool *pool, bool wait);
 /* What is left when a capture begins meanwhile, or while its context is being closed, is kept until the next one ends.
  */
 void capture_release_probes(struct pool_system *system);
+/* The pool for which the allocation at `address` is kept as capture_ask says, NULL when none is: the program, which was
+ * never given it, may free what lay there before a second time. No lock held. */
+struct pool *capture_kept_for(struct pool_system *system, uint64_t address);
 
 #endif

@@ -9,10 +9,8 @@
 
 static _Thread_local unsigned free_calls __attribute__((tls_model("initial-exec")));
 
-/* An address inside a segment of `pool` that is no live block, or one that is nobody's by now. */
-static int COLD free_refuse(struct pool *pool, uint64_t address) {
-    watch_ask(0, 0);
-    if (registry_pool(&pool->system->registry, address) != pool) return pool_pass(POOLCUDA_PASS_foreign);
+/* An address in memory that the pool has and that is no live block. */
+static int COLD refuse(struct pool *pool, uint64_t address) {
     lock_take(&pool->lock);
     figures_begin(pool);
     stats_add(&pool->figures->bad_frees, 1);
@@ -27,12 +25,23 @@ static int COLD free_refuse(struct pool *pool, uint64_t address) {
     return DEVICE_INVALID_VALUE;
 }
 
+/* An address inside a segment of `pool` that is no live block, or one that is nobody's by now. */
+static int COLD free_refuse(struct pool *pool, uint64_t address) {
+    watch_ask(0, 0);
+    if (registry_pool(&pool->system->registry, address) != pool) return pool_pass(POOLCUDA_PASS_foreign);
+    return refuse(pool, address);
+}
+
 /* No segment holds the address. Without a current context, a runtime makes one and comes back by the driver door. */
 static int COLD free_foreign(struct pool_system *system, uint64_t address, enum pool_door door) {
     void *context = NULL;
     if (door == POOL_DOOR_RUNTIME &&
         (system->ops->current_handle(system->ops->self, &context) != DEVICE_OK || !context))
         return POOL_PASS;
+    struct pool *keeper = capture_kept_for(system, address);
+    if (__builtin_expect(keeper != NULL, 0) && system->ops->current_handle(system->ops->self, &context) == DEVICE_OK &&
+        context)
+        return refuse(keeper, address);
     return pool_pass(address ? POOLCUDA_PASS_foreign : POOLCUDA_PASS_zero_or_null);
 }
 
@@ -243,7 +252,8 @@ static inline struct front *front_of(const struct pool *pool, uint64_t address, 
     *block = live_table_entry(&pool->table, address);
     if (__builtin_expect(!*block, 0)) return NULL;
     const unsigned number = block_tag(*block).number;
-    return __builtin_expect(number - 1 < FRONTS_OF_THREADS, 1) ? pool->fronts[number] : NULL;
+    return __builtin_expect(number - 1 < FRONTS_OF_THREADS, 1)
+               ? pool->fronts[number] : NULL;
 }
 
 /* May a freed block of the class go to a bin of the front? Under pool->lock. */

@@ -235,7 +235,7 @@ struct pool_system {
     _Atomic(struct pool *) pools;            /* by next; grows only */
     struct device_state *devices;            /* guarded by contexts_lock; grows only */
     pthread_mutex_t probes_lock;             /* guards probes; no other lock is taken inside */
-    struct capture_probe *probes;            /* guarded by probes_lock */
+    struct capture_probe *probes;            /* guarded by probes_lock; whether there are any may be read without */
 };
 
 /* After streams_list for the ref's pool. Under pool->lock. */

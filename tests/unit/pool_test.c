@@ -615,6 +615,33 @@ static void what_asked_the_driver_stays_while_its_context_is_closed(void **state
     fixture_end(&f);
 }
 
+/* The driver may give it the address of what the program has freed before. */
+static void what_asked_the_driver_is_not_the_programs_to_free(void **state) {
+    (void)state;
+    struct pool_options options = fixture_options();
+    options.free_event = true;
+    struct fixture f;
+    fixture_begin(&f, 1024 * MIB_BYTES, options);
+    const uint64_t a = must_alloc(&f, 4096), b = must_alloc(&f, 4096);
+    pool_capture_begin(f.pool);
+    must_free(&f, a);
+    assert_int_equal(f.device.range_count, 2);
+    const uint64_t asked = f.device.ranges[f.device.ranges[0].address > b ? 0 : 1].address;
+    assert_int_equal(pool_free(f.pool, asked, POOL_DOOR_DRIVER), DEVICE_INVALID_VALUE);
+    assert_int_equal(pool_free_async(f.pool, asked, STREAM(1), POOL_DOOR_RUNTIME), DEVICE_INVALID_VALUE);
+    assert_int_equal(figures_of_pool()->bad_frees, 2);
+    fake_set_current(NULL, 0);
+    assert_int_equal(pool_free(f.pool, asked, POOL_DOOR_DRIVER), POOL_PASS); /* the driver names the reason */
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    pool_context_close(f.pool, 0, NULL);
+    fake_reset(&f.device, 0, false);
+    pool_context_settle(f.pool, 0, NULL);
+    f.device.alive[0] = true; /* and may give it to the program later */
+    assert_int_equal(pool_free(f.pool, asked, POOL_DOOR_DRIVER), POOL_PASS);
+    pool_capture_end(f.pool);
+    fixture_end(&f);
+}
+
 static void a_free_in_a_capture_waits_as_the_drivers_does(void **state) {
     (void)state;
     struct fixture f;
@@ -704,6 +731,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_capture_without_memory_to_ask_with_permits_frees),
     cmocka_unit_test(what_asked_the_driver_stays_while_its_context_is_closed),
     cmocka_unit_test(what_asked_the_driver_goes_with_its_context),
+    cmocka_unit_test(what_asked_the_driver_is_not_the_programs_to_free),
     cmocka_unit_test(a_free_in_a_capture_waits_as_the_drivers_does),
     cmocka_unit_test(of_two_captures_the_last_gives_back_what_asked),
     cmocka_unit_test(queries_know_the_block_and_its_requested_size),
