@@ -253,7 +253,8 @@ static inline struct front *front_of(const struct pool *pool, uint64_t address, 
     if (__builtin_expect(!*block, 0)) return NULL;
     const unsigned number = block_tag(*block).number;
     return __builtin_expect(number - 1 < FRONTS_OF_THREADS, 1)
-               ? pool->fronts[number] : NULL;
+               ? __atomic_load_n(&pool->fronts[number], __ATOMIC_ACQUIRE)
+               : NULL;
 }
 
 /* May a freed block of the class go to a bin of the front? Under pool->lock. */
