@@ -11,6 +11,9 @@
  */
 #include "pool/internal.h"
 
+#include <errno.h>
+#include <time.h>
+
 #include "config/log.h"
 
 void fences_init(struct pool_system *system) {
@@ -171,6 +174,23 @@ bool fences_poll(struct pool_system *system, struct device_state *device) {
     capture_ask_end(system);
     for (unsigned i = 0; i < dropped; i++) ops->fence_drop(ops->self, queue[i].fence);
     return passed;
+}
+
+void fences_await(struct fences *fences) {
+    enum { STEP_NS = 50000, STEPS = 2000 };
+    const struct timespec step = {0, STEP_NS};
+    const int error = errno;
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    for (unsigned steps = 0; steps < STEPS; steps++) {
+        pthread_mutex_lock(&fences->lock);
+        const bool others = fences->recording || fences->asking;
+        pthread_mutex_unlock(&fences->lock);
+        if (!others) break;
+        nanosleep(&step, NULL);
+    }
+    pthread_setcancelstate(cancel_state, &cancel_state);
+    errno = error;
 }
 
 bool fences_settle(struct pool *pool) {

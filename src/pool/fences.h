@@ -48,6 +48,9 @@ void fences_prove(struct fences *fences, uint64_t batch);
 bool fences_close(struct pool *pool, bool for_miss);
 /* Ask about the recorded fences, for the blocks of a device. True when one has passed. No lock held. */
 bool fences_poll(struct pool_system *system, struct device_state *device);
+/* Until no other thread is in the driver for fences, which keeps this one from it; a tenth of a second at most. No lock
+ * held. */
+void fences_await(struct fences *fences);
 /* Wait for everything: all batches that are open or sealed now are proved. False when the wait failed or was not
  * possible. No lock held. */
 bool fences_settle(struct pool *pool);

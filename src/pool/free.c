@@ -97,7 +97,7 @@ struct aftermath {
     bool waits;       /* the call may wait for the device anyway */
 };
 
-#define FRONT_WAITING (32 * MIB) /* above so much in a front, each free looks how much waits in all */
+#define FRONT_WAITING (8 * MIB) /* above so much in a front, each free looks how much waits in all */
 
 /* Memory that waits for fences is bounded: beyond it a free waits. Hits are not asked, but each 64th. */
 static bool waits_too_much(const struct pool *pool) {
@@ -124,12 +124,20 @@ static bool COLD wait_for_context(struct pool *pool) {
     return code == DEVICE_OK;
 }
 
-static void COLD wait_for_frees(struct pool *pool) {
+/* A fence of now, and what it proves. False when enough is proved. No lock held. */
+static bool COLD prove_frees(struct pool *pool) {
     streams_prove(pool, 0, true);
     lock_take(&pool->lock);
-    const bool wait = waits_too_much(pool);
+    const bool more = waits_too_much(pool);
     lock_give(&pool->lock);
-    if (wait && wait_for_context(pool)) streams_prove(pool, 0, true);
+    return more;
+}
+
+static void COLD wait_for_frees(struct pool *pool) {
+    if (!prove_frees(pool) || !wait_for_context(pool) || !prove_frees(pool)) return;
+    /* The proof is another thread's to bring, which sleeps over it; others that go on would pile up more. */
+    fences_await(&pool->system->fences);
+    prove_frees(pool);
 }
 
 /* What was exported without a trace and cannot go without a wait is bounded likewise: the driver's free of it would

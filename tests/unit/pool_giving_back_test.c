@@ -8,6 +8,7 @@
 #include "pool_fixture.h"
 #include "pool_insides.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -423,6 +424,51 @@ static void many_waiting_bytes_wait_on_in_a_capture(void **state) {
     end(&f);
 }
 
+/* ---- a proof that another thread has begun ---- */
+
+static atomic_bool sleeps_over_it, may_go_on;
+
+static void sleep_over_the_first(void *arg) {
+    (void)arg;
+    if (atomic_exchange(&sleeps_over_it, true)) return;
+    while (!atomic_load(&may_go_on)) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+}
+
+static void let_go_on(void *arg) {
+    (void)arg;
+    atomic_store(&may_go_on, true);
+}
+
+static void *free_many(void *arg) {
+    struct fixture *f = arg;
+    uint64_t blocks[FENCE_FREES + 1];
+    fake_set_current(FAKE_PRIMARY(0), 0);
+    for (unsigned i = 0; i <= FENCE_FREES; i++) blocks[i] = must_alloc(f, 4096);
+    for (unsigned i = 0; i <= FENCE_FREES; i++) must_free(f, blocks[i]);
+    return NULL;
+}
+
+static void many_waiting_bytes_wait_for_the_thread_that_proves_them(void **state) {
+    enum { BLOCKS = 30 };
+    (void)state;
+    struct fixture f;
+    uint64_t blocks[BLOCKS];
+    pthread_t thread;
+    begin(&f, true);
+    f.device.passes_at_once = true;
+    f.device.during_record = sleep_over_the_first;
+    f.device.during_synchronize = let_go_on;
+    for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = must_alloc(&f, BIG);
+    pthread_create(&thread, NULL, free_many, &f);
+    while (!atomic_load(&sleeps_over_it)) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    for (unsigned i = 0; i < BLOCKS; i++) must_free(&f, blocks[i]);
+    assert_true(f.device.synchronizes > 0);
+    assert_true(totals_of(&f, 0).waiting <= FENCE_BYTES + BIG);
+    pthread_join(thread, NULL);
+    end(&f);
+}
+
 static void a_free_on_an_unknown_stream_waits_for_a_fence_in_a_capture(void **state) {
     (void)state;
     struct fixture f;
@@ -586,6 +632,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_fences_a_failed_wait_for_others_retires_the_block),
     cmocka_unit_test(a_failed_wait_is_over),
     cmocka_unit_test(many_waiting_bytes_wait_on_in_a_capture),
+    cmocka_unit_test(many_waiting_bytes_wait_for_the_thread_that_proves_them),
     cmocka_unit_test(a_free_on_an_unknown_stream_waits_for_a_fence_in_a_capture),
     cmocka_unit_test(on_a_stream_that_would_join_a_capture_the_drivers_answer_counts),
     cmocka_unit_test(a_device_is_not_asked_for_room_in_a_capture),
