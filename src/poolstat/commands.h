@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: MIT
  *
- * The subcommands. Each gets the options in force and its own arguments, and returns the exit code.
+ * The subcommands, and the one table of them. --help prints this table; manual and completion are checked against it.
  */
 #ifndef POOLSTAT_COMMANDS_H
 #define POOLSTAT_COMMANDS_H
 
+#include "options.h"
 #include "poolstat.h"
 
-int command_list(const struct options *options);
-int command_show(const struct options *options, const char *pid);
-int command_run(const struct options *options, int argc, char **argv); /* argv[0] is "run"; returns only on failure */
-int command_help(const struct options *options, const char *topic);    /* topic may be NULL */
+struct command {
+    const char *name;
+    /* argv[0] is the name, behind it stand the arguments alone, and NULL. Returns the exit code. */
+    int (*function)(const struct options *options, int argc, char **argv);
+    unsigned groups;       /* of options that it takes (enum option_group) */
+    int least, most;       /* number of arguments; most −1: what follows the first one is a program's own */
+    const char *arguments; /* as usage shows them */
+    const char *help;      /* one line */
+};
 
-void help_usage(void);   /* --help */
-void help_version(void); /* --version */
+const struct command *commands_all(size_t *count);
+const struct command *commands_find(const char *name); /* NULL when there is none */
+const struct command *commands_default(void);          /* when none is named */
+
+int command_list(const struct options *options, int argc, char **argv);
+int command_show(const struct options *options, int argc, char **argv);
+int command_run(const struct options *options, int argc, char **argv); /* returns only on failure */
+int command_help(const struct options *options, int argc, char **argv);
+
+void help_usage(void);                            /* --help */
+void help_command(const struct command *command); /* COMMAND --help */
+void help_version(void);                          /* --version */
 
 #endif

@@ -17,20 +17,67 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#define INDENT 2u
+#define USAGE_WIDTH 40
+#define GAP 2
+
+/* Libraries that are built in, each only where its part of poolstat is. */
+static const struct {
+    const char *name;
+    const char *(*version)(void);
+} libraries[] = {
+    {"jansson", jansson_version_str},
+};
+
+/* "poolstat show [OPTION]... PID", and what it does beside that or, where it is long, below. */
+static void print_usage(const struct command *command) {
+    const bool has_options = (command->groups & ~(unsigned)OPTIONS_RUN) != 0;
+    char *usage = memory_format("poolstat %s%s%s%s", command->name, has_options ? " [OPTION]..." : "",
+                                command->arguments[0] == '\0' ? "" : " ", command->arguments);
+    if (strlen(usage) > USAGE_WIDTH - GAP)
+        printf("  %s\n  %*s%s\n", usage, USAGE_WIDTH, "", command->help);
+    else
+        printf("  %-*s%s\n", USAGE_WIDTH, usage, command->help);
+    free(usage);
+}
+
+static void put_option(struct grid *grid, const struct option_line *line) {
+    const char letter[] = {'-', line->letter, ',', ' ', '\0'};
+    char *form = memory_format("%s--%s%s%s", line->letter == '\0' ? "    " : letter, line->name,
+                               line->argument == NULL ? "" : " ", line->argument == NULL ? "" : line->argument);
+    grid_put(grid, form);
+    grid_put(grid, line->help);
+    free(form);
+}
+
+static void print_options(unsigned groups) {
+    size_t count;
+    const struct option_line *lines = options_lines(&count);
+    for (unsigned group = 1; group <= OPTIONS_GENERAL; group <<= 1) {
+        struct grid grid = {0};
+        if ((groups & group) == 0) continue;
+        printf("\n%s:\n", options_group_title(group));
+        grid_column(&grid, "", GRID_LEFT);
+        grid_column(&grid, "", GRID_LEFT);
+        for (size_t i = 0; i < count; i++)
+            if ((lines[i].groups & group) != 0) put_option(&grid, &lines[i]);
+        grid_print(&grid, stdout, INDENT, 0, false);
+    }
+}
+
+void help_command(const struct command *command) {
+    fputs("Usage:\n", stdout);
+    print_usage(command);
+    print_options(command->groups | OPTIONS_GENERAL);
+}
+
 void help_usage(void) {
-    fputs("Usage:\n"
-          "  poolstat [--json]                       processes that run on the pool, by device\n"
-          "  poolstat show [--json] PID              everything about one of them\n"
-          "  poolstat run [-e VAR=VALUE]... [--] COMMAND [ARGUMENT]...\n"
-          "                                          start a program on the pool\n"
-          "  poolstat help [config|fields]           the POOL_* variables; what each field means\n"
-          "\n"
-          "Options:\n"
-          "  -j, --json           one JSON document; bytes and nanoseconds; null is unknown\n"
-          "  -e, --env VAR=VALUE  run: set a variable for the program (see: poolstat help config)\n"
-          "  -h, --help           this text\n"
-          "  -V, --version        version, and what it reads\n"
-          "\n"
+    size_t count;
+    const struct command *commands = commands_all(&count);
+    printf("Usage:\n  %-*sas poolstat %s\n", USAGE_WIDTH, "poolstat [OPTION]...", commands_default()->name);
+    for (size_t i = 0; i < count; i++) print_usage(&commands[i]);
+    print_options(~0u);
+    fputs("\n"
           "Columns (on a terminal the last ones are left out where they do not fit):\n"
           "  LIVE      held by the program, rounded     HITS     served without a driver allocation\n"
           "  RESERVED  held from the driver             EXTFRAG  external fragmentation of what is ready\n"
@@ -50,8 +97,11 @@ void help_usage(void) {
 }
 
 void help_version(void) {
-    printf("poolstat %s (segment layout %u, JSON " POOLSTAT_SCHEMA ", jansson %s)\n", POOLSTAT_VERSION,
-           POOLCUDA_LAYOUT_VERSION, jansson_version_str());
+    printf("poolstat %s (segment layout %u, JSON " POOLSTAT_SCHEMA ")\nbuilt in:", POOLSTAT_VERSION,
+           POOLCUDA_LAYOUT_VERSION);
+    for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++)
+        printf("%s %s %s", i == 0 ? "" : ",", libraries[i].name, libraries[i].version());
+    putchar('\n');
 }
 
 static char *size_default(uint64_t mebibytes) {
@@ -118,13 +168,16 @@ static void print_fields(const struct options *options) {
     }
 }
 
-int command_help(const struct options *options, const char *topic) {
+int command_help(const struct options *options, int argc, char **argv) {
+    const char *topic = argc > 1 ? argv[1] : NULL;
     if (topic == NULL)
         help_usage();
     else if (strcmp(topic, "config") == 0)
         print_variables(options);
     else if (strcmp(topic, "fields") == 0)
         print_fields(options);
+    else if (commands_find(topic) != NULL)
+        help_command(commands_find(topic));
     else
         return report(options, CODE_USAGE, "there is no help on '%s'; try: poolstat help config, poolstat help fields",
                       topic);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `poolstat` without a command: the processes that run on the pool, one row for each process and device.
+ * `ls`, and `poolstat` without a command: the processes that run on the pool, one row for each process and device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,8 +127,10 @@ static void print_json(const struct collection *collection, const struct tally *
     json_print(document);
 }
 
-int command_list(const struct options *options) {
+int command_list(const struct options *options, int argc, char **argv) {
     struct collection collection;
+    (void)argc;
+    (void)argv;
     char message[256];
     collect(&collection);
     const struct tally tally = count_processes(&collection);

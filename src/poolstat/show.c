@@ -80,10 +80,11 @@ static int show(const struct options *options, const struct process *process) {
     return CODE_OK;
 }
 
-int command_show(const struct options *options, const char *argument) {
+int command_show(const struct options *options, int argc, char **argv) {
     uint32_t pid;
-    if (!parse_pid(argument, &pid))
-        return report(options, CODE_USAGE, "'%s' is no process id; the list of them: poolstat", argument);
+    (void)argc;
+    if (!parse_pid(argv[1], &pid))
+        return report(options, CODE_USAGE, "'%s' is no process id; the list of them: poolstat ls", argv[1]);
     struct collection collection;
     enum fit fit;
     bool unique;

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of commands.
+ */
+#include "commands.h"
+
+#include <string.h>
+
+static const struct command commands[] = {
+    {"ls", command_list, OPTIONS_ANSWER, 0, 0, "", "processes that run on the pool, by device"},
+    {"show", command_show, OPTIONS_ANSWER, 1, 1, "PID", "everything about one of them"},
+    {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--] COMMAND [ARGUMENT]...",
+     "start a program on the pool"},
+    {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",
+     "the POOL_* variables; what each field means; a command"},
+};
+#define COUNT (sizeof(commands) / sizeof(commands[0]))
+
+const struct command *commands_all(size_t *count) {
+    *count = COUNT;
+    return commands;
+}
+
+const struct command *commands_find(const char *name) {
+    for (size_t i = 0; i < COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+const struct command *commands_default(void) {
+    return commands_find("ls");
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of options.
+ */
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONG_BASE 256 /* getopt's number of a long name: this and its index */
+
+static const char *take_json(struct options *options, const char *text) {
+    (void)text;
+    options->json = true;
+    return NULL;
+}
+
+static const char *take_env(struct options *options, const char *text) {
+    const char *equals = strchr(text, '=');
+    (void)options;
+    if (equals == NULL || equals == text) return "VAR=VALUE is wanted";
+    char *name = strndup(text, (size_t)(equals - text));
+    const bool is_set = name != NULL && setenv(name, equals + 1, 1) == 0;
+    free(name);
+    return is_set ? NULL : "it cannot be set";
+}
+
+/* --help and --version: options_take notes them. */
+static const char *take_nothing(struct options *options, const char *text) {
+    (void)options;
+    (void)text;
+    return NULL;
+}
+
+static const struct option_line lines[] = {
+    {"json", 'j', NULL, OPTIONS_ANSWER, "one JSON document; bytes and nanoseconds; null is unknown", take_json},
+    {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
+    {"help", 'h', NULL, OPTIONS_GENERAL, "this text; behind a command, what that takes", take_nothing},
+    {"version", 'V', NULL, OPTIONS_GENERAL, "version, what it reads, and what is built in", take_nothing},
+};
+#define COUNT (sizeof(lines) / sizeof(lines[0]))
+_Static_assert(COUNT <= 64, "there is a bit for each option");
+
+const struct option_line *options_lines(size_t *count) {
+    *count = COUNT;
+    return lines;
+}
+
+const char *options_group_title(enum option_group group) {
+    switch (group) {
+    case OPTIONS_ANSWER:
+        return "Form of the answer";
+    case OPTIONS_RUN:
+        return "Of run";
+    case OPTIONS_GENERAL:
+        return "General";
+    }
+    return "";
+}
+
+/* The table in getopt's two forms. */
+struct forms {
+    struct option names[COUNT + 1];
+    char letters[2 + 2 * COUNT + 1];
+};
+
+static void make_forms(struct forms *forms, bool stop) {
+    char *letter = forms->letters;
+    if (stop) *letter++ = '+';
+    *letter++ = ':'; /* tell a missing argument from an unknown option */
+    for (size_t i = 0; i < COUNT; i++) {
+        const int has_argument = lines[i].argument == NULL ? no_argument : required_argument;
+        forms->names[i] = (struct option){lines[i].name, has_argument, NULL, LONG_BASE + (int)i};
+        if (lines[i].letter == '\0') continue;
+        *letter++ = lines[i].letter;
+        if (has_argument != no_argument) *letter++ = ':';
+    }
+    forms->names[COUNT] = (struct option){0};
+    *letter = '\0';
+}
+
+/* Of what getopt returned, or left in optopt; COUNT when it is in no line. */
+static size_t index_of(int option) {
+    size_t i = 0;
+    if (option >= LONG_BASE) return (size_t)(option - LONG_BASE);
+    while (i < COUNT && (lines[i].letter == '\0' || lines[i].letter != option)) i++;
+    return i;
+}
+
+static void note_bad_option(struct options_taken *taken, int answer, char **argv) {
+    const size_t index = optopt == 0 ? COUNT : index_of(optopt);
+    const char letter[] = {'-', (char)optopt, '\0'};
+    if (index == COUNT)
+        snprintf(taken->error, sizeof(taken->error), "wrong option '%.100s'; see: poolstat --help",
+                 optopt == 0 ? argv[optind - 1] : letter);
+    else if (answer == ':')
+        snprintf(taken->error, sizeof(taken->error), "--%s needs %s; see: poolstat --help", lines[index].name,
+                 lines[index].argument);
+    else
+        snprintf(taken->error, sizeof(taken->error), "--%s takes no value, but there is '%.100s'", lines[index].name,
+                 argv[optind - 1]);
+}
+
+int options_take(struct options_taken *taken, int argc, char **argv, bool stop) {
+    struct forms forms;
+    make_forms(&forms, stop);
+    optind = 0; /* a new scan */
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, forms.letters, forms.names, NULL)) != -1;) {
+        if (option == '?' || option == ':') {
+            if (taken->error[0] == '\0') note_bad_option(taken, option, argv);
+            continue;
+        }
+        const size_t index = index_of(option);
+        const struct option_line *line = &lines[index];
+        const char *wanted = line->take(taken->options, optarg);
+        taken->lines |= 1ull << index;
+        taken->help |= line->letter == 'h';
+        taken->version |= line->letter == 'V';
+        if (wanted != NULL && taken->error[0] == '\0')
+            snprintf(taken->error, sizeof(taken->error), "--%s '%.60s': %s", line->name, optarg, wanted);
+    }
+    return optind;
+}
+
+void options_limit(struct options_taken *taken, unsigned groups, const char *command) {
+    for (size_t i = 0; i < COUNT && taken->error[0] == '\0'; i++)
+        if ((taken->lines >> i & 1) != 0 && (lines[i].groups & (groups | OPTIONS_GENERAL)) == 0)
+            snprintf(taken->error, sizeof(taken->error), "%s does not take --%s; see: poolstat %s --help", command,
+                     lines[i].name, command);
+}
