@@ -93,15 +93,28 @@ static struct front *front_use(struct pool *pool, struct front *front, struct st
     return front;
 }
 
+/* A front of other threads that is in use: the calling thread shares it from now on. The pool's first when none is. */
+static struct front *share_front(const struct pool *pool) {
+    for (unsigned i = 1; i <= FRONTS_OF_THREADS && i < pool->front_count; i++) {
+        if (!pool->fronts[i] || !pool->fronts[i]->cell) continue;
+        front_of_thread = i;
+        return pool->fronts[i];
+    }
+    return pool->fronts[0];
+}
+
 struct front *fronts_of_thread(struct pool *pool) {
+    enum { ASK_AGAIN = 1024 };
     static _Atomic unsigned threads;
     if (pool->source.kind != SEGMENT_PLAIN) return pool->fronts[0];
     if (!front_of_thread) front_of_thread = atomic_fetch_add(&threads, 1) % FRONTS_OF_THREADS + 1;
     struct front *front = pool->fronts[front_of_thread];
     if (front && front->cell) return front;
     if (!front) front = front_make(pool, front_of_thread);
-    if (front) front = front_use(pool, front, NULL, 0);
-    return front ? front : pool->fronts[0];
+    if (!front || (front->refused && --front->refused)) return share_front(pool);
+    if (front_use(pool, front, NULL, 0)) return front;
+    front->refused = ASK_AGAIN;
+    return share_front(pool);
 }
 
 /* What the front's cell has counted becomes the pool's first cell's, so that it can count for another stream. */

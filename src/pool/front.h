@@ -55,6 +55,7 @@ struct front {
     uint64_t since;           /* no block of its bins is of an earlier batch */
     struct stream_list *list; /* whose front it is; NULL: of threads, or of a stream that is gone */
     uint64_t stream;          /* whose it is, or was last; 0: of threads, or nobody's yet */
+    unsigned refused;         /* not 0: there was no cell for it, and is not asked for in so many calls */
 };
 
 /* Of a front, what others may read meanwhile: who sums over fronts takes no lock that is in constant use. */

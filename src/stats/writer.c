@@ -38,7 +38,10 @@ static struct poolcuda_pool dummy_pool;
 static struct poolcuda_cell dummy_cell;
 static struct poolcuda_fixed dummy_fixed;
 
-enum { CELLS_KEPT = POOLCUDA_MAX_POOLS }; /* for pools to come, whose first cell must not be lost */
+enum {
+    CELLS_KEPT = POOLCUDA_MAX_POOLS, /* for pools to come, whose first cell must not be lost */
+    CELLS_KEPT_FROM_STREAMS = 16 /* besides: a program of many streams has threads that use none, in two pools here */
+};
 
 static struct segment_storage *in_force = &static_storage;
 
@@ -302,12 +305,13 @@ struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t strea
     struct poolcuda_cell *cell = NULL;
     pthread_mutex_lock(&images_lock);
     struct image *home = image_of(pool);
+    const unsigned kept = CELLS_KEPT + (stream != 0 ? CELLS_KEPT_FROM_STREAMS : 0);
     unsigned left;
     do {
         left = 0;
         for (unsigned i = 0; home != NULL && i < POOLCUDA_MAX_CELLS; i++) left += home->cell_owner[i] == NULL;
-    } while (home != NULL && left <= CELLS_KEPT && make_room(home, true));
-    if (left > CELLS_KEPT) cell = cell_take(home, pool, (uint32_t)(pool - home->storage->pools) + 1, stream, thread);
+    } while (home != NULL && left <= kept && make_room(home, true));
+    if (left > kept) cell = cell_take(home, pool, (uint32_t)(pool - home->storage->pools) + 1, stream, thread);
     pthread_mutex_unlock(&images_lock);
     return cell;
 }

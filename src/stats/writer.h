@@ -44,7 +44,8 @@ void stats_pool_publish(struct poolcuda_pool *pool);
 /* A cell of `pool`. Same rules. stream: 0 for what belongs to no stream; thread: which of several such cells. */
 struct poolcuda_cell *stats_cell_open(struct poolcuda_pool *pool, uint64_t stream, uint64_t thread);
 
-/* A further cell of `pool` beside its first, NULL when too few are left: then what it would count goes to another. */
+/* A further cell of `pool` beside its first, NULL when too few are left: then what it would count goes to another. For
+ * streams there are fewer than for threads. */
 struct poolcuda_cell *stats_cell_more(struct poolcuda_pool *pool, uint64_t stream, uint64_t thread);
 
 /* A record of a fixed-size pool of `pool`. Same rules as for its first cell. */

@@ -306,6 +306,39 @@ static void more_streams_than_fronts_are_served_all_the_same(void **state) {
     fixture_end(&f);
 }
 
+static void threads_are_served_beside_many_streams(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    for (unsigned i = 0; i < MANY; i++) must_alloc_on(&f, STREAM(i + 1), SMALL);
+    for (unsigned i = 0; i < 2 * WARM; i++) must_free(&f, must_alloc(&f, SMALL));
+    const struct front *front = NULL;
+    for (struct pool *pool = atomic_load(&f.pool->pools); pool; pool = pool->next)
+        if (pool->source.kind == SEGMENT_PLAIN) front = hit_front_of_thread(pool);
+    assert_non_null(front);
+    assert_int_not_equal(front->number, 0);
+    assert_int_equal(front->serves_allocs, FRONT_SERVES);
+    fixture_end(&f);
+}
+
+/* Without a cell of its own a thread shares the front of another. */
+static void a_thread_without_a_cell_shares_a_front(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    for (unsigned i = 0; i < 2 * WARM; i++) must_free(&f, must_alloc(&f, SMALL));
+    struct pool *pool = only_pool(&f);
+    const unsigned own = front_of_thread;
+    while (stats_cell_more(pool->figures, 0, 99)) continue;
+    front_of_thread = own % FRONTS_OF_THREADS + 1; /* as another thread's */
+    must_free(&f, must_alloc(&f, SMALL));
+    assert_int_equal(front_of_thread, own);
+    assert_int_equal(pool->fronts[own % FRONTS_OF_THREADS + 1]->refused > 0, true);
+    must_free(&f, must_alloc(&f, SMALL));
+    assert_pool_whole(&f);
+    fixture_end(&f);
+}
+
 /* One after the other, each gone before the next but for a block of each second one. */
 static void a_front_serves_another_stream_when_it_counts_nothing(void **state) {
     (void)state;
@@ -406,6 +439,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(streams_in_turns_do_not_add_up_to_a_peak),
     cmocka_unit_test(together_they_do),
     cmocka_unit_test(more_streams_than_fronts_are_served_all_the_same),
+    cmocka_unit_test(threads_are_served_beside_many_streams),
+    cmocka_unit_test(a_thread_without_a_cell_shares_a_front),
     cmocka_unit_test(a_front_serves_another_stream_when_it_counts_nothing),
     cmocka_unit_test(a_list_is_not_taken_from_a_stream_that_frees),
 };

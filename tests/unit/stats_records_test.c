@@ -246,19 +246,23 @@ static int open_further_cells(void *arg) {
     struct poolcuda_pool *pool = stats_pool_open(), *gone = stats_pool_open();
     stats_cell_open(pool, 0, 0);
     stats_cell_open(gone, 0, 0);
-    unsigned further = 0;
+    unsigned further = 0, of_streams = 0;
     struct poolcuda_cell *cell;
+    while ((cell = stats_cell_more(pool, of_streams + 1, 0)) != NULL) CHECK_EQUAL(cell->stream, ++of_streams);
+    CHECK(of_streams >= 100, "only %u streams have a cell\n", of_streams);
     while ((cell = stats_cell_more(pool, 0, further + 1)) != NULL) {
         CHECK(in_segment(cell), "a further cell is private\n");
         CHECK_EQUAL(cell->pool, 1);
         CHECK_EQUAL(cell->stream, 0);
         CHECK_EQUAL(cell->thread, ++further);
     }
-    CHECK_EQUAL(further, POOLCUDA_MAX_CELLS - POOLCUDA_MAX_POOLS - 2);
+    CHECK_EQUAL(of_streams + further, POOLCUDA_MAX_CELLS - POOLCUDA_MAX_POOLS - 2);
+    CHECK(further >= 2 * 8, "only %u are left for threads without streams\n", further);
     stats_pool_publish(gone);
     stats_pool_gone(gone);
-    CHECK(stats_cell_more(pool, 7, 0) != NULL, "the gone pool's cell makes no room\n");
-    CHECK(stats_cell_more(pool, 8, 0) == NULL, "more than there may be\n");
+    CHECK(stats_cell_more(pool, 7, 0) == NULL, "a stream takes what is left for threads\n");
+    CHECK(stats_cell_more(pool, 0, 7) != NULL, "the gone pool's cell makes no room\n");
+    CHECK(stats_cell_more(pool, 0, 8) == NULL, "more than there may be\n");
     for (unsigned i = 2; i <= POOLCUDA_MAX_POOLS; i++)
         CHECK(in_segment(stats_cell_open(stats_pool_open(), 0, 0)), "the first cell of pool %u is lost\n", i);
     exit(0);
