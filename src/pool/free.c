@@ -308,11 +308,12 @@ static inline int free_idle(struct pool *pool, uint64_t address, enum pool_door 
     struct front *front = front_of(pool, address, &block);
     if (__builtin_expect(guard && guard != front, 0)) guard_end_apart(guard);
     if (__builtin_expect(front != NULL, 1)) {
-        const unsigned class = index_class(block_size(block));
+        const size_t size = block_size(block);
+        const unsigned class = index_class(size);
         lock_take(&front->lock);
         if (__builtin_expect(guard == front, 1)) guard_end(guard);
         const bool served = front->serves_frees == FRONT_SERVES && !waited_ns && hit_live(front, block, address);
-        if (__builtin_expect(served && hit_is_of_class(block, class) && hit_may_bin(front, class) &&
+        if (__builtin_expect(served && hit_is_of_size(block, size) && hit_may_bin(front, class) &&
                                  free_is_recorded(front, block, 0, door),
                              1)) {
             struct poolcuda_cell *cell = front->cell;
@@ -582,11 +583,12 @@ int pool_free_async(struct pool_system *system, uint64_t address, struct device_
         struct front *front = ref->ready;
         struct block *block = live_table_entry(&pool->table, address);
         if (__builtin_expect(!block, 0)) return free_async_slowly(system, address, stream, door);
-        const unsigned class = index_class(block_size(block));
+        const size_t size = block_size(block);
+        const unsigned class = index_class(size);
         if (__builtin_expect(class < BIN_CLASSES, 1)) {
             lock_take(&front->lock);
             const bool served = front->serves_frees == ref->identity.id && hit_live(front, block, address);
-            if (__builtin_expect(served && hit_is_of_class(block, class) && hit_may_bin(front, class) &&
+            if (__builtin_expect(served && hit_is_of_size(block, size) && hit_may_bin(front, class) &&
                                      free_is_recorded(front, block, ref->identity.id, door),
                                  1)) {
                 struct poolcuda_cell *cell = front->cell;

@@ -106,9 +106,9 @@ static inline bool hit_is_pressed(const struct front *front) {
     return atomic_load_explicit(front->pressed, memory_order_relaxed) != 0;
 }
 
-/* Is it still of the class that was read without the lock? A record may have become another block's in between. */
-static inline bool hit_is_of_class(const struct block *block, unsigned class) {
-    return __builtin_expect(index_class(block->size) == class, 1);
+/* Is it still of the size that was read without the lock? A record may have become another block's in between. */
+static inline bool hit_is_of_size(const struct block *block, size_t size) {
+    return __builtin_expect(block_size(block) == size, 1);
 }
 
 /* May a freed block of the class stay in a bin? What is to go back to the driver soon is merged at once. */
