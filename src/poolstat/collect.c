@@ -86,11 +86,12 @@ static void identify(struct process *process, const struct procfs_process *owner
 }
 
 /* No process that we see fits. It has ended, unless it runs where we cannot see it. */
-static void look_for_unseen(struct process *process) {
+static void look_for_unseen(struct process *process, bool ended_too) {
+    const bool sees_all = procfs_sees_all();
     process->liveness = LIVENESS_ENDED;
-    if (procfs_sees_all()) return;
+    if (sees_all && !ended_too) return;
     read_segment(process);
-    if (process->segment == NULL || process->segment->header.state == POOLCUDA_ENDED) return;
+    if (sees_all || process->segment == NULL || process->segment->header.state == POOLCUDA_ENDED) return;
     const uint64_t namespace = process->segment->header.pid_namespace;
     if (namespace != 0 && namespace != procfs_pid_namespace(0)) process->liveness = LIVENESS_UNSEEN;
 }
@@ -101,7 +102,7 @@ static int by_pid(const void *a, const void *b) {
     return left->inner_pid < right->inner_pid ? -1 : left->inner_pid > right->inner_pid;
 }
 
-void collect(struct collection *collection) {
+void collect(struct collection *collection, bool ended_too) {
     struct found *files;
     const size_t count = find_segments(&files);
     collection->processes = memory_new(count, sizeof(*collection->processes));
@@ -111,7 +112,7 @@ void collect(struct collection *collection) {
         struct procfs_process owner;
         *process = (struct process){.file = files[i], .inner_pid = files[i].pid};
         if (!procfs_find(files[i].pid, files[i].start_ticks, &owner))
-            look_for_unseen(process);
+            look_for_unseen(process, ended_too);
         else if (may_own(files[i].owner, &owner))
             identify(process, &owner);
         else {
@@ -125,11 +126,13 @@ void collect(struct collection *collection) {
     qsort(collection->processes, collection->count, sizeof(*collection->processes), by_pid);
 }
 
+void collect_free_process(struct process *process) {
+    free(process->file.path);
+    segment_free(process->segment);
+}
+
 void collect_free(struct collection *collection) {
-    for (size_t i = 0; i < collection->count; i++) {
-        free(collection->processes[i].file.path);
-        segment_free(collection->processes[i].segment);
-    }
+    for (size_t i = 0; i < collection->count; i++) collect_free_process(&collection->processes[i]);
     free(collection->processes);
     *collection = (struct collection){0};
 }

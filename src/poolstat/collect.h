@@ -31,8 +31,9 @@ struct collection {
     size_t count;
 };
 
-/* Of ended processes only the name is looked at, unless they lie in a namespace of their own. */
-void collect(struct collection *collection);
+/* Without `ended_too`, of ended processes only the name is looked at, unless they lie in a namespace of their own. */
+void collect(struct collection *collection, bool ended_too);
+void collect_free_process(struct process *process);
 void collect_free(struct collection *collection);
 
 #endif

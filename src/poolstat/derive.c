@@ -27,6 +27,11 @@ uint64_t derive_age(const struct segment *segment, uint64_t time_ns) {
     return time_ns == 0 || time_ns > segment->read_ns ? UINT64_MAX : segment->read_ns - time_ns;
 }
 
+bool derive_is_stuck(const struct segment *segment) {
+    const uint64_t age = derive_age(segment, segment->header.in_driver_since_ns);
+    return age != UINT64_MAX && age > DERIVE_STUCK_NS;
+}
+
 bool derive_is_approximate(const struct segment *segment) {
     for (size_t i = 0; i < segment->pool_count; i++)
         if (segment->pools[i].approximate) return true;

@@ -20,6 +20,8 @@
     X(external_fragmentation, RATIO, "1 - largest free block / idle and ordered bytes; 0 when there are none") \
     X(internal_fragmentation, RATIO, "1 - requested / live; unknown when nothing is live")
 
+#define DERIVE_STUCK_NS UINT64_C(10000000000)
+
 #define DERIVE_TYPE_BYTES uint64_t
 #define DERIVE_TYPE_RATIO double
 #define DERIVE_FIELD(name, unit, help) DERIVE_TYPE_##unit name;
@@ -69,6 +71,8 @@ double derive_ratio(uint64_t part, uint64_t whole); /* within 0 to 1; NaN when w
 
 /* From `time_ns` to the copy; UINT64_MAX (unknown) when the time is 0 or lies after it. */
 uint64_t derive_age(const struct segment *segment, uint64_t time_ns);
+/* The pool has been inside one driver call for over DERIVE_STUCK_NS. */
+bool derive_is_stuck(const struct segment *segment);
 bool derive_is_approximate(const struct segment *segment); /* some pool's figures are */
 
 /* Bounds of a size class (its largest size) and of a latency bucket; UINT64_MAX for those without a bound. */

@@ -91,7 +91,7 @@ static json_t *identity(const struct process *process) {
     const struct segment *segment = process->segment;
     const struct poolcuda_header *header = &segment->header;
     json_t *object = json_object();
-    set(object, "pid", known(process->pid));
+    set(object, "pid", known(words_pid(process)));
     set(object, "namespace_pid", integer(process->inner_pid));
     set(object, "uid", integer(process->file.owner));
     set(object, "command", json_safe_string(header->command, sizeof(header->command)));
@@ -105,6 +105,7 @@ static json_t *identity(const struct process *process) {
     set(object, "age_ns", integer(derive_age(segment, header->created_ns)));
     set(object, "heartbeat_age_ns", integer(derive_age(segment, header->heartbeat_ns)));
     set(object, "in_driver_ns", integer(derive_age(segment, header->in_driver_since_ns)));
+    set(object, "stuck", json_boolean(process->liveness == LIVENESS_ALIVE && derive_is_stuck(segment)));
     set(object, "proc_address_lookups", integer(header->proc_address_lookups));
     set(object, "symbols_hooked", integer(header->symbols_hooked));
     set(object, "approximate", json_boolean(derive_is_approximate(segment)));

@@ -9,7 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "choose.h"
+
 #define LONG_BASE 256 /* getopt's number of a long name: this and its index */
+
+static const char *take_pid(struct options *options, const char *text) {
+    return choose_pids(&options->choice, text);
+}
+
+static const char *take_user(struct options *options, const char *text) {
+    return choose_user(&options->choice, text);
+}
+
+static const char *take_gpu(struct options *options, const char *text) {
+    return choose_gpu(&options->choice, text);
+}
+
+static const char *take_command(struct options *options, const char *text) {
+    options->choice.command = text;
+    return NULL;
+}
+
+static const char *take_all(struct options *options, const char *text) {
+    (void)text;
+    options->choice.all = true;
+    return NULL;
+}
 
 static const char *take_json(struct options *options, const char *text) {
     (void)text;
@@ -35,6 +60,12 @@ static const char *take_nothing(struct options *options, const char *text) {
 }
 
 static const struct option_line lines[] = {
+    {"pid", 'p', "PID[,PID]", OPTIONS_CHOICE, "these processes, by their ids here or in their containers", take_pid},
+    {"user", 'u', "USER", OPTIONS_CHOICE, "those of a user, by name or number", take_user},
+    {"gpu", 'g', "GPU", OPTIONS_CHOICE, "a GPU alone: its ordinal in the process, UUID or PCI address", take_gpu},
+    {"command", 'c', "COMMAND", OPTIONS_CHOICE, "processes of this base name, or of a pattern such as 'python*'",
+     take_command},
+    {"all", '\0', NULL, OPTIONS_CHOICE, "also ended processes, and those that cannot be seen from here", take_all},
     {"json", 'j', NULL, OPTIONS_ANSWER, "one JSON document; bytes and nanoseconds; null is unknown", take_json},
     {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
     {"help", 'h', NULL, OPTIONS_GENERAL, "this text; behind a command, what that takes", take_nothing},
@@ -50,6 +81,8 @@ const struct option_line *options_lines(size_t *count) {
 
 const char *options_group_title(enum option_group group) {
     switch (group) {
+    case OPTIONS_CHOICE:
+        return "Choice of processes and devices";
     case OPTIONS_ANSWER:
         return "Form of the answer";
     case OPTIONS_RUN:

@@ -10,9 +10,10 @@
 
 /* What options are about; a command takes those of some groups. */
 enum option_group {
-    OPTIONS_ANSWER = 1 << 0, /* form of the answer */
-    OPTIONS_RUN = 1 << 1,    /* of `run` alone */
-    OPTIONS_GENERAL = 1 << 2 /* every command takes them */
+    OPTIONS_CHOICE = 1 << 0, /* which processes and devices */
+    OPTIONS_ANSWER = 1 << 1, /* form of the answer */
+    OPTIONS_RUN = 1 << 2,    /* of `run` alone */
+    OPTIONS_GENERAL = 1 << 3 /* every command takes them */
 };
 
 struct option_line {

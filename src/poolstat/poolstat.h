@@ -24,7 +24,19 @@ enum code {
     CODE_NOT_FOUND = 127       /* run: there is no such command */
 };
 
+/* Which processes and devices a command is about; zero is all that run. See choose.h. */
+struct choice {
+    uint32_t *pids; /* as seen from here or in their containers; none: any */
+    size_t pid_count;
+    bool has_user;
+    uint32_t user;
+    const char *gpu;     /* ordinal, UUID or PCI address; NULL: any */
+    const char *command; /* base name or pattern; NULL: any */
+    bool all;            /* also ended processes, and those that cannot be seen from here */
+};
+
 struct options {
+    struct choice choice;
     bool json;
     size_t width; /* columns of the terminal, 0 when lines may be of any length */
 };

@@ -75,14 +75,16 @@ static void print_process(const struct options *options, const struct process *p
     free(command);
     free(path);
     figure_columns(&grid);
-    put_line(&grid, group, "pid", process->pid == 0 ? "-" : text_count(process->pid).s);
-    if (process->pid != process->inner_pid) put_line(&grid, group, "namespace_pid", text_count(process->inner_pid).s);
+    put_line(&grid, group, "pid", words_pid(process) == 0 ? "-" : text_count(words_pid(process)).s);
+    if (words_pid(process) != process->inner_pid)
+        put_line(&grid, group, "namespace_pid", text_count(process->inner_pid).s);
     put_line(&grid, group, "uid", text_count(process->file.owner).s);
     put_line(&grid, group, "state", words_state(process));
     put_line(&grid, group, "created_unix_ns", date(header->created_unix_ns).s);
     put_line(&grid, group, "age_ns", text_duration(derive_age(segment, header->created_ns)).s);
     put_line(&grid, group, "heartbeat_age_ns", text_duration(derive_age(segment, header->heartbeat_ns)).s);
     put_line(&grid, group, "in_driver_ns", text_duration(derive_age(segment, header->in_driver_since_ns)).s);
+    if (words_mark(process).s[0] != '\0' && process->liveness == LIVENESS_ALIVE) put_line(&grid, group, "stuck", "yes");
     put_line(&grid, group, "driver_version", text_cuda(header->driver_version).s);
     put_line(&grid, group, "runtime_only", header->runtime_only ? "yes" : "no");
     put_safe_line(&grid, group, "library_version", header->library_version, sizeof(header->library_version));

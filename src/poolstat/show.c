@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * `poolstat show PID`: chooses the process and prints everything about it. The sections are in sections.c.
+ * `poolstat show`: chooses the process and prints everything about it. The sections are in sections.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "collect.h"
+#include "choose.h"
 #include "commands.h"
 #include "json.h"
 #include "procfs.h"
@@ -80,30 +80,50 @@ static int show(const struct options *options, const struct process *process) {
     return CODE_OK;
 }
 
-int command_show(const struct options *options, int argc, char **argv) {
-    uint32_t pid;
-    (void)argc;
-    if (!parse_pid(argv[1], &pid))
-        return report(options, CODE_USAGE, "'%s' is no process id; the list of them: poolstat ls", argv[1]);
-    struct collection collection;
+/* Without a PID: the one that the options choose. */
+static int show_chosen(const struct options *options, const struct collection *collection) {
+    const struct process *chosen = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < collection->count; i++) {
+        const struct process *process = &collection->processes[i];
+        if (process->liveness == LIVENESS_ENDED && !options->choice.all) continue;
+        chosen = process;
+        count++;
+    }
+    if (count == 0)
+        return report(options, CODE_NONE, "no process on the pool is one of those chosen; all of them: poolstat ls");
+    if (count > 1)
+        return report(options, CODE_USAGE, "%zu processes are chosen, and show is about one; a list: poolstat ls",
+                      count);
+    return chosen->code == CODE_OK ? show(options, chosen) : report_unreadable(options, chosen, chosen->inner_pid);
+}
+
+static int show_pid(const struct options *options, const struct collection *collection, uint32_t pid) {
     enum fit fit;
     bool unique;
-    int code;
-    collect(&collection);
-    const struct process *process = choose(&collection, pid, &fit, &unique);
-    if (process == NULL)
-        code = report_missing(options, pid);
-    else if (fit == FIT_ENDED)
-        code = report(options, CODE_GONE, "process %u has ended; what its segment holds is past", pid);
-    else if (!unique)
-        code = report(options, CODE_USAGE,
+    const struct process *process = choose(collection, pid, &fit, &unique);
+    if (process == NULL && choose_is_narrowed(&options->choice))
+        return report(options, CODE_NONE, "process %u is not one of those that the options choose", pid);
+    if (process == NULL) return report_missing(options, pid);
+    if (fit == FIT_ENDED && (!options->choice.all || process->segment == NULL))
+        return report(options, CODE_GONE, "process %u has ended; what its segment holds is past", pid);
+    if (!unique)
+        return report(options, CODE_USAGE,
                       "several processes have the pid %u in their containers; use the pid on this machine (poolstat "
                       "lists both)",
                       pid);
-    else if (process->code != CODE_OK)
-        code = report_unreadable(options, process, pid);
-    else
-        code = show(options, process);
+    return process->code == CODE_OK ? show(options, process) : report_unreadable(options, process, pid);
+}
+
+int command_show(const struct options *options, int argc, char **argv) {
+    struct collection collection;
+    uint32_t pid = 0;
+    if (argc == 1 && !choose_is_narrowed(&options->choice))
+        return report(options, CODE_USAGE, "show: a process id is missing; the list of them: poolstat ls");
+    if (argc > 1 && !parse_pid(argv[1], &pid))
+        return report(options, CODE_USAGE, "'%s' is no process id; the list of them: poolstat ls", argv[1]);
+    choose_collect(&options->choice, &collection);
+    const int code = argc > 1 ? show_pid(options, &collection, pid) : show_chosen(options, &collection);
     collect_free(&collection);
     return code;
 }

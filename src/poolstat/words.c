@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "derive.h"
+#include "procfs.h"
+
 #define NAME(name, help) #name,
 
 static const char *word_at(const char *const words[], size_t count, uint64_t index) {
@@ -20,6 +23,21 @@ const char *words_state(const struct process *process) {
     static const char *const words[] = {
         [LIVENESS_ALIVE] = "running", [LIVENESS_ENDED] = "ended", [LIVENESS_UNSEEN] = "unseen"};
     return words[process->liveness];
+}
+
+struct text words_mark(const struct process *process) {
+    struct text text = {""};
+    if (process->liveness != LIVENESS_ALIVE)
+        snprintf(text.s, sizeof(text.s), "%s", words_state(process));
+    else if (process->segment != NULL && derive_is_stuck(process->segment))
+        snprintf(text.s, sizeof(text.s), "in driver %.36s",
+                 text_duration(derive_age(process->segment, process->segment->header.in_driver_since_ns)).s);
+    return text;
+}
+
+uint32_t words_pid(const struct process *process) {
+    if (process->pid != 0 || process->liveness != LIVENESS_ENDED || process->segment == NULL) return process->pid;
+    return process->segment->header.pid_namespace == procfs_pid_namespace(0) ? process->inner_pid : 0;
 }
 
 const char *words_kind(const struct poolcuda_pool *record) {

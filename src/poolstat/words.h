@@ -10,6 +10,10 @@
 
 /* NULL when the code is none that we know. */
 const char *words_state(const struct process *process);
+/* What is to be known before the figures are believed to be of now: "ended", "unseen", "in driver 42.1 s"; "" when the
+ * process just runs. */
+struct text words_mark(const struct process *process);
+uint32_t words_pid(const struct process *process); /* also of an ended one, as it was seen from here; 0 when unknown */
 const char *words_kind(const struct poolcuda_pool *record);
 const char *words_event_type(const struct poolcuda_event *event);
 const char *words_oom_reason(const struct poolcuda_event *event); /* NULL also where there is no reason */

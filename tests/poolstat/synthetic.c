@@ -18,6 +18,8 @@
  *   retired   more is held than reserved, by that figure; likewise exported, prealloc_unused, fixed_free
  *   remade    half of the time it is just being completed
  *   hostile   strings with control characters, invalid UTF-8, direction marks, and no terminator
+ *   in-driver for 2 s; stuck: for 12 s
+ *   =NAME     says that this is its command
  *   exec      becomes another program (sleep)
  *   drops     gives up root
  *   headless  its first thread ends
@@ -298,6 +300,10 @@ static void fill_header(struct poolcuda_header *header, unsigned long long ticks
     header->pass_through[POOLCUDA_PASS_foreign] = 3;
     strcpy(header->library_version, "0.1.0");
     strcpy(header->command, "synthetic");
+    for (int i = 0; i < word_count; i++)
+        if (words[i][0] == '=') snprintf(header->command, sizeof(header->command), "%s", words[i] + 1);
+    if (has("in-driver")) header->in_driver_since_ns = now_ns(CLOCK_MONOTONIC) - 2000000000u;
+    if (has("stuck")) header->in_driver_since_ns = now_ns(CLOCK_MONOTONIC) - 12000000000u;
     if (has("hostile")) {
         memset(header->command, 'x', sizeof(header->command));
         memcpy(header->command, "a\x1b[31m\n\"\\\xff\xc3\xa9\xe2\x80\xae\xc2\x85", 17);

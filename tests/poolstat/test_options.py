@@ -48,7 +48,7 @@ def errors_name_what_is_wrong():
         for arguments, part in ((["--frob"], "'--frob'"), (["ls", "-jx"], "'-x'"), (["--json=yes"], "takes no value"),
                                 (["run", "-e"], "--env needs VAR=VALUE"), (["run", "-ex", "true"], "--env 'x': VAR=VALUE"),
                                 (["-e", "A=b", "ls"], "ls does not take --env"), (["frob"], "no command 'frob'"),
-                                (["ls", "1"], "too many arguments"), (["show"], "missing: poolstat show PID")):
+                                (["ls", "1"], "too many arguments"), (["show"], "a process id is missing")):
             expect_in(part, error_of(*arguments, folder=folder).err)
 
 
