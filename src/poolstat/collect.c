@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "memory.h"
@@ -50,8 +51,11 @@ static int open_segment(struct process *process) {
 
 static void read_segment(struct process *process) {
     const int fd = open_segment(process);
+    struct timespec now;
     if (fd < 0) return;
     process->code = segment_read(fd, &process->segment, process->why) == SEGMENT_READ ? CODE_OK : CODE_DAMAGED;
+    clock_gettime(CLOCK_REALTIME, &now);
+    process->read_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     close(fd);
     if (process->code == CODE_OK && !names_its_process(process)) {
         segment_free(process->segment);

@@ -24,6 +24,7 @@ struct process {
     enum code code;             /* CODE_OK: there is a copy; CODE_DENIED, CODE_DAMAGED: there is none */
     char why[SEGMENT_WHY_SIZE]; /* when there is none, in words that follow "the segment " */
     struct segment *segment;
+    uint64_t read_unix_ns; /* when the copy was complete */
 };
 
 struct collection {

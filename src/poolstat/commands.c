@@ -7,8 +7,10 @@
 #include <string.h>
 
 static const struct command commands[] = {
-    {"ls", command_list, OPTIONS_CHOICE | OPTIONS_ANSWER, 0, 0, "", "processes that run on the pool, by device"},
-    {"show", command_show, OPTIONS_CHOICE | OPTIONS_ANSWER, 0, 1, "[PID]", "everything about one of them"},
+    {"ls", command_list, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_ANSWER | OPTIONS_TEXT | OPTIONS_TABLE, 0, 0, "",
+     "processes that run on the pool, by device"},
+    {"show", command_show, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_ANSWER | OPTIONS_TEXT, 0, 1, "[PID]",
+     "everything about one of them"},
     {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--] COMMAND [ARGUMENT]...",
      "start a program on the pool"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",

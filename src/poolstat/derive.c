@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "memory.h"
 
@@ -25,6 +26,12 @@ double derive_ratio(uint64_t part, uint64_t whole) {
 
 uint64_t derive_age(const struct segment *segment, uint64_t time_ns) {
     return time_ns == 0 || time_ns > segment->read_ns ? UINT64_MAX : segment->read_ns - time_ns;
+}
+
+uint64_t derive_snapshot_age(const struct segment *segment) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return derive_difference((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec, segment->read_ns);
 }
 
 bool derive_is_stuck(const struct segment *segment) {

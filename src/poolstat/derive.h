@@ -71,6 +71,7 @@ double derive_ratio(uint64_t part, uint64_t whole); /* within 0 to 1; NaN when w
 
 /* From `time_ns` to the copy; UINT64_MAX (unknown) when the time is 0 or lies after it. */
 uint64_t derive_age(const struct segment *segment, uint64_t time_ns);
+uint64_t derive_snapshot_age(const struct segment *segment); /* from the copy to now */
 /* The pool has been inside one driver call for over DERIVE_STUCK_NS. */
 bool derive_is_stuck(const struct segment *segment);
 bool derive_is_approximate(const struct segment *segment); /* some pool's figures are */

@@ -30,6 +30,14 @@ void grid_put(struct grid *grid, const char *text) {
     grid->cells[grid->cell_count++] = memory_copy(text);
 }
 
+void grid_style(struct grid *grid, enum grid_style style) {
+    const size_t row = grid_rows(grid);
+    grid->styles = memory_grow(grid->styles, row + 1, sizeof(*grid->styles));
+    while (grid->style_count < row) grid->styles[grid->style_count++] = GRID_PLAIN;
+    grid->styles[row] = (unsigned char)style;
+    grid->style_count = row + 1;
+}
+
 size_t grid_rows(const struct grid *grid) {
     return grid->cell_count / grid->column_count;
 }
@@ -73,25 +81,42 @@ static void print_cell(FILE *out, const struct grid_column *column, const char *
     if (!last) fprintf(out, "%*s", (int)GAP, "");
 }
 
+static enum grid_style style_of(const struct grid *grid, size_t row) {
+    return row < grid->style_count ? (enum grid_style)grid->styles[row] : GRID_PLAIN;
+}
+
+static void start_line(const struct grid *grid, FILE *out, enum grid_style style, size_t indent) {
+    static const char *const codes[] = {[GRID_TITLE] = "\033[1m", [GRID_DIM] = "\033[2m", [GRID_ALARM] = "\033[31m"};
+    if (grid->coloured && style != GRID_PLAIN) fputs(codes[style], out);
+    fprintf(out, "%*s", (int)indent, "");
+}
+
+static void end_line(const struct grid *grid, FILE *out, enum grid_style style) {
+    if (grid->coloured && style != GRID_PLAIN) fputs("\033[0m", out);
+    fputc('\n', out);
+}
+
 void grid_print(struct grid *grid, FILE *out, size_t indent, size_t width, bool titles) {
     size_t widths[GRID_MAX_COLUMNS];
     const size_t shown = measure(grid, indent, width, titles, widths);
     if (titles) {
-        fprintf(out, "%*s", (int)indent, "");
+        start_line(grid, out, GRID_TITLE, indent);
         for (size_t column = 0; column < shown; column++)
             print_cell(out, &grid->columns[column], grid->columns[column].title, widths[column], column + 1 == shown);
-        fputc('\n', out);
+        end_line(grid, out, GRID_TITLE);
     }
     for (size_t cell = 0; cell < grid->cell_count; cell++) {
         const size_t column = cell % grid->column_count;
-        if (column == 0) fprintf(out, "%*s", (int)indent, "");
+        const enum grid_style style = style_of(grid, cell / grid->column_count);
+        if (column == 0) start_line(grid, out, style, indent);
         if (column < shown) {
             text_cut(grid->cells[cell], widths[column]);
             print_cell(out, &grid->columns[column], grid->cells[cell], widths[column], column + 1 == shown);
         }
-        if (column + 1 == grid->column_count) fputc('\n', out);
+        if (column + 1 == grid->column_count) end_line(grid, out, style);
         free(grid->cells[cell]);
     }
     free(grid->cells);
+    free(grid->styles);
     *grid = (struct grid){0};
 }

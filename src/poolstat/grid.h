@@ -9,9 +9,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define GRID_MAX_COLUMNS 16u
+#define GRID_MAX_COLUMNS 96u
 
 enum grid_align { GRID_LEFT, GRID_RIGHT };
+enum grid_style { GRID_PLAIN, GRID_TITLE, GRID_DIM, GRID_ALARM }; /* of a line */
 
 struct grid {
     struct grid_column {
@@ -22,6 +23,9 @@ struct grid {
     size_t column_count;
     char **cells; /* row after row */
     size_t cell_count, cell_capacity;
+    bool coloured;         /* lines have styles; without, they are all plain */
+    unsigned char *styles; /* of the first rows; further ones are plain */
+    size_t style_count;
 };
 
 void grid_column(struct grid *grid, const char *title, enum grid_align align);
@@ -29,6 +33,9 @@ void grid_elastic_column(struct grid *grid, const char *title, enum grid_align a
 
 /* The next cell of the current row; a row is complete when it has a cell for each column. The text is copied. */
 void grid_put(struct grid *grid, const char *text);
+
+/* Of the row whose cells come next. */
+void grid_style(struct grid *grid, enum grid_style style);
 
 size_t grid_rows(const struct grid *grid);
 

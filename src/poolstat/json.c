@@ -103,6 +103,7 @@ static json_t *identity(const struct process *process) {
     set(object, "runtime_only", json_boolean(header->runtime_only != 0));
     set(object, "created_unix_ns", known(header->created_unix_ns));
     set(object, "age_ns", integer(derive_age(segment, header->created_ns)));
+    set(object, "snapshot_age_ns", integer(derive_snapshot_age(segment)));
     set(object, "heartbeat_age_ns", integer(derive_age(segment, header->heartbeat_ns)));
     set(object, "in_driver_ns", integer(derive_age(segment, header->in_driver_since_ns)));
     set(object, "stuck", json_boolean(process->liveness == LIVENESS_ALIVE && derive_is_stuck(segment)));
@@ -311,8 +312,14 @@ json_t *json_whole_process(const struct process *process) {
     return object;
 }
 
+static bool one_line;
+
+void json_one_line(void) {
+    one_line = true;
+}
+
 void json_print(json_t *document) {
-    json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    json_dumpf(document, stdout, (one_line ? JSON_COMPACT : JSON_INDENT(2)) | JSON_REAL_PRECISION(6));
     fputc('\n', stdout);
     json_decref(document);
 }

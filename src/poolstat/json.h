@@ -19,6 +19,7 @@ json_t *json_problem(const struct process *process);        /* a segment that co
 /* A string of unknown contents, escaped as everywhere. */
 json_t *json_safe_string(const char *bytes, size_t size);
 
+void json_one_line(void);          /* from now on documents are printed so */
 void json_print(json_t *document); /* to stdout; gives the document back */
 
 #endif

@@ -9,17 +9,21 @@
 #include "choose.h"
 #include "commands.h"
 #include "derive.h"
-#include "grid.h"
 #include "json.h"
+#include "memory.h"
+#include "procfs.h"
+#include "repeat.h"
 #include "report.h"
+#include "table.h"
 #include "text.h"
-#include "words.h"
 
 struct tally {
     size_t shown, damaged, denied, unseen;
-    bool has_inner_pids;  /* some process has another pid in its own namespace, or none that we see */
-    bool has_marks;       /* some process does not just run */
-    bool has_approximate; /* the figures of some process are */
+};
+
+/* What is kept from one answer to the next. */
+struct listing {
+    char *notes; /* what was said on stderr: it is not said again */
 };
 
 static bool is_shown(const struct options *options, const struct process *process) {
@@ -34,70 +38,58 @@ static struct tally count_processes(const struct options *options, const struct 
     struct tally tally = {0};
     for (size_t i = 0; i < collection->count; i++) {
         const struct process *process = &collection->processes[i];
-        const bool shown = is_shown(options, process);
-        tally.shown += shown;
+        tally.shown += is_shown(options, process);
         tally.damaged += is_problem(process);
         tally.denied += process->liveness == LIVENESS_ALIVE && process->code == CODE_DENIED;
         tally.unseen += process->liveness == LIVENESS_UNSEEN && !options->choice.all;
-        tally.has_approximate |= shown && derive_is_approximate(process->segment);
-        tally.has_inner_pids |= shown && words_pid(process) != process->inner_pid;
-        tally.has_marks |= shown && words_mark(process).s[0] != '\0';
     }
     return tally;
 }
 
-static void put_identity(struct grid *grid, const struct process *process, const struct tally *tally) {
-    const struct poolcuda_header *header = &process->segment->header;
-    char *command = text_safe(header->command, sizeof(header->command));
-    grid_put(grid, words_pid(process) == 0 ? "-" : text_count(words_pid(process)).s);
-    if (tally->has_inner_pids) grid_put(grid, text_count(process->inner_pid).s);
-    grid_put(grid, command);
-    if (tally->has_marks) grid_put(grid, words_mark(process).s);
-    free(command);
-}
-
-static void put_device(struct grid *grid, const struct device_sum *sum, const struct tally *tally) {
-    grid_put(grid, text_count(sum->device < 0 ? TEXT_UNKNOWN : (uint64_t)sum->device).s);
-    if (tally->has_approximate) grid_put(grid, sum->approximate ? "~" : "");
-    grid_put(grid, text_bytes(sum->measures.live_bytes).s);
-    grid_put(grid, text_bytes(sum->figures.reserved_bytes).s);
-    grid_put(grid, text_bytes(sum->measures.cached_bytes).s);
-    grid_put(grid, text_bytes(sum->figures.peak_reserved_bytes).s);
-    grid_put(grid, text_ratio(sum->measures.hit_rate).s);
-    grid_put(grid, text_ratio(sum->measures.external_fragmentation).s);
-}
-
-static void print_table(const struct options *options, const struct collection *collection, const struct tally *tally) {
-    struct grid grid = {0};
-    grid_column(&grid, "PID", GRID_RIGHT);
-    if (tally->has_inner_pids) grid_column(&grid, "NSPID", GRID_RIGHT);
-    grid_elastic_column(&grid, "COMMAND", GRID_LEFT);
-    if (tally->has_marks) grid_column(&grid, "STATE", GRID_LEFT);
-    grid_column(&grid, "DEV", GRID_RIGHT);
-    if (tally->has_approximate) grid_column(&grid, "", GRID_RIGHT);
-    static const char *const figures[] = {"LIVE", "RESERVED", "CACHED", "PEAK", "HITS", "EXTFRAG"};
-    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) grid_column(&grid, figures[i], GRID_RIGHT);
+/* One for each device, or one without: the processes' sums are kept in *sums, one array each. */
+static size_t make_rows(const struct options *options, const struct collection *collection, struct row **rows,
+                        struct device_sum ***sums) {
+    size_t count = 0;
+    *rows = NULL;
+    *sums = memory_new(collection->count, sizeof(**sums));
     for (size_t i = 0; i < collection->count; i++) {
         const struct process *process = &collection->processes[i];
         if (!is_shown(options, process)) continue;
-        struct device_sum *sums;
-        const size_t count = derive_devices(process->segment, &sums);
-        for (size_t j = 0; j < count; j++) {
-            put_identity(&grid, process, tally);
-            put_device(&grid, &sums[j], tally);
-        }
-        free(sums);
-        if (count != 0) continue;
-        put_identity(&grid, process, tally);
-        while (grid.cell_count % grid.column_count != 0) grid_put(&grid, "-");
+        const size_t devices = derive_devices(process->segment, &(*sums)[i]);
+        *rows = memory_grow(*rows, count + devices + 1, sizeof(**rows));
+        for (size_t j = 0; j < devices; j++) (*rows)[count++] = (struct row){process, &(*sums)[i][j]};
+        if (devices == 0) (*rows)[count++] = (struct row){process, NULL};
     }
-    grid_print(&grid, stdout, 0, options->width, true);
+    return count;
 }
 
-static void note_problem(const struct process *process) {
+static void print_rows(const struct options *options, const struct collection *collection, uint64_t turn) {
+    struct row *rows;
+    struct device_sum **sums;
+    const size_t count = make_rows(options, collection, &rows, &sums);
+    if (options->csv) {
+        table_print_csv(options, rows, count, turn == 0 && !options->no_header);
+    } else if (count != 0) {
+        if (turn != 0 && !options->no_header) putchar('\n');
+        table_print(options, rows, count);
+    }
+    for (size_t i = 0; i < collection->count; i++) free(sums[i]);
+    free(sums);
+    free(rows);
+}
+
+static void note_problem(FILE *notes, const struct process *process) {
     char *path = text_safe(process->file.path, strlen(process->file.path));
-    report_note("process %u: the segment %s (%s)", process->pid, process->why, path);
+    fprintf(notes, "poolstat: process %u: the segment %s (%s)\n", process->pid, process->why, path);
     free(path);
+}
+
+/* Processes were chosen by their pids, and none is there: nothing will change that. */
+static bool have_ended(const struct choice *choice) {
+    struct procfs_process process;
+    for (size_t i = 0; i < choice->pid_count; i++)
+        if (procfs_read(choice->pids[i], &process)) return false;
+    return choice->pid_count != 0;
 }
 
 /* What is to be said beside the table, and the exit code. */
@@ -136,25 +128,61 @@ static void print_json(const struct options *options, const struct collection *c
     json_print(document);
 }
 
-int command_list(const struct options *options, int argc, char **argv) {
+/* On stderr, and when repeated, only what is new. */
+static void print_notes(struct listing *listing, const struct collection *collection, const struct tally *tally,
+                        const char *message) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *notes = open_memstream(&text, &size);
+    if (notes == NULL) return;
+    for (size_t i = 0; i < collection->count; i++)
+        if (is_problem(&collection->processes[i])) note_problem(notes, &collection->processes[i]);
+    if (tally->unseen != 0)
+        fprintf(notes,
+                "poolstat: %zu segment%s of pid namespaces that cannot be seen from here: run poolstat on the host\n",
+                tally->unseen, tally->unseen == 1 ? "" : "s");
+    if (message[0] != '\0') fprintf(notes, "poolstat: %s\n", message);
+    fclose(notes);
+    if (listing->notes == NULL || strcmp(listing->notes, text) != 0) fputs(text, stderr);
+    free(listing->notes);
+    listing->notes = text;
+}
+
+static int list(const struct options *options, uint64_t turn, void *context) {
+    struct listing *listing = context;
     struct collection collection;
-    (void)argc;
-    (void)argv;
     char message[256];
     choose_collect(&options->choice, &collection);
     const struct tally tally = count_processes(options, &collection);
-    const enum code code = conclude(options, &tally, message, sizeof(message));
+    enum code code = conclude(options, &tally, message, sizeof(message));
+    if (code == CODE_NONE && have_ended(&options->choice)) {
+        code = CODE_GONE;
+        snprintf(message, sizeof(message), "there is no process of those that -p names (any more)");
+    }
     if (options->json)
         print_json(options, &collection, &tally, code, message);
-    else if (tally.shown != 0)
-        print_table(options, &collection, &tally);
+    else
+        print_rows(options, &collection, turn);
     fflush(stdout);
-    for (size_t i = 0; i < collection.count; i++)
-        if (is_problem(&collection.processes[i])) note_problem(&collection.processes[i]);
-    if (tally.unseen != 0)
-        report_note("%zu segment%s of pid namespaces that cannot be seen from here: run poolstat on the host",
-                    tally.unseen, tally.unseen == 1 ? "" : "s");
-    if (message[0] != '\0') report_note("%s", message);
+    print_notes(listing, &collection, &tally, message);
     collect_free(&collection);
+    return code;
+}
+
+int command_list(const struct options *options, int argc, char **argv) {
+    struct listing listing = {0};
+    (void)argc;
+    (void)argv;
+    if (options->json && (options->csv || options->columns != NULL))
+        return report(options, CODE_USAGE, "--json has all fields in a form of its own: it does not go with --%s",
+                      options->csv ? "csv" : "columns");
+    char *wrong = table_check_columns(options);
+    if (wrong != NULL) {
+        const int code = report(options, CODE_USAGE, "%s", wrong);
+        free(wrong);
+        return code;
+    }
+    const int code = repeat(options, true, list, &listing);
+    free(listing.notes);
     return code;
 }

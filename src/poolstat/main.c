@@ -3,13 +3,18 @@
  * poolstat: the choice of the command.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "commands.h"
+#include "json.h"
 #include "options.h"
+#include "repeat.h"
 #include "report.h"
 #include "text.h"
 
@@ -24,6 +29,12 @@ static int check_arguments(const struct options *options, const struct command *
     if (command->most >= 0 && arguments > command->most)
         return report(options, CODE_USAGE, "too many arguments; see: poolstat %s --help", command->name);
     return CODE_OK;
+}
+
+/* What holds for whatever is printed. */
+static void apply(const struct options *options) {
+    if (options->bytes) text_plain_bytes();
+    if (repeat_is_asked(options)) json_one_line();
 }
 
 /* Options may stand before and behind the command's name. argv[0] is poolstat's. */
@@ -47,20 +58,39 @@ static int call(struct options *options, int argc, char **argv) {
         help_command(command);
         return CODE_OK;
     }
+    apply(options);
     if (taken.error[0] != '\0') return report(options, CODE_USAGE, "%s", taken.error);
     const int code = check_arguments(options, command, count - skipped);
     rest[skipped - 1] = (char *)command->name;
     return code == CODE_OK ? command->function(options, count - skipped + 1, rest + skipped - 1) : code;
 }
 
+/* A reader that has seen enough is no failure: it ends us as SIGPIPE would where that is not ignored. */
 static int finish(int code) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    if (errno == EPIPE) return 128 + SIGPIPE;
     report_note("cannot write the answer: %s", strerror(errno));
     return CODE_FAILED;
 }
 
+static bool may_be_coloured(void) {
+    const char *refused = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && (refused == NULL || refused[0] == '\0') &&
+           (terminal == NULL || strcmp(terminal, "dumb") != 0);
+}
+
+/* What was started with a closed stdin, stdout or stderr must not find a segment there. */
+static void keep_low_descriptors(void) {
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
-    struct options options = {.width = terminal_width()};
+    struct options options = {.width = terminal_width(), .coloured = may_be_coloured()};
+    keep_low_descriptors();
     text_start();
     return finish(call(&options, argc, argv));
 }

@@ -36,6 +36,70 @@ static const char *take_all(struct options *options, const char *text) {
     return NULL;
 }
 
+static const char *take_delay(struct options *options, const char *text) {
+    static const char wanted[] = "a number of seconds is wanted, at least 0.1 and at most 1000000";
+    char *end;
+    const double seconds = strtod(text, &end);
+    if (text[0] == '\0' || text[strspn(text, "0123456789.")] != '\0' || *end != '\0' || seconds < 0.1 || seconds > 1e6)
+        return wanted;
+    options->delay_ns = (uint64_t)(seconds * 1e9 + 0.5);
+    return NULL;
+}
+
+static const char *take_count(struct options *options, const char *text) {
+    const unsigned long count = strtoul(text, NULL, 10);
+    if (text[0] == '\0' || text[strspn(text, "0123456789")] != '\0' || count == 0 || count > UINT32_MAX)
+        return "a number is wanted, at least 1";
+    options->count = count;
+    return NULL;
+}
+
+static const char *take_once(struct options *options, const char *text) {
+    (void)text;
+    options->once = true;
+    return NULL;
+}
+
+static const char *take_timestamps(struct options *options, const char *text) {
+    (void)text;
+    options->timestamps = true;
+    return NULL;
+}
+
+static const char *take_csv(struct options *options, const char *text) {
+    (void)text;
+    options->csv = true;
+    return NULL;
+}
+
+/* What the names are is looked at where they are used. */
+static const char *take_columns(struct options *options, const char *text) {
+    options->columns = text;
+    return NULL;
+}
+
+static const char *take_no_header(struct options *options, const char *text) {
+    (void)text;
+    options->no_header = true;
+    return NULL;
+}
+
+static const char *take_bytes(struct options *options, const char *text) {
+    (void)text;
+    options->bytes = true;
+    return NULL;
+}
+
+static const char *take_color(struct options *options, const char *text) {
+    if (strcmp(text, "always") == 0)
+        options->coloured = true;
+    else if (strcmp(text, "never") == 0)
+        options->coloured = false;
+    else if (strcmp(text, "auto") != 0)
+        return "auto, always or never is wanted";
+    return NULL;
+}
+
 static const char *take_json(struct options *options, const char *text) {
     (void)text;
     options->json = true;
@@ -66,7 +130,18 @@ static const struct option_line lines[] = {
     {"command", 'c', "COMMAND", OPTIONS_CHOICE, "processes of this base name, or of a pattern such as 'python*'",
      take_command},
     {"all", '\0', NULL, OPTIONS_CHOICE, "also ended processes, and those that cannot be seen from here", take_all},
-    {"json", 'j', NULL, OPTIONS_ANSWER, "one JSON document; bytes and nanoseconds; null is unknown", take_json},
+    {"delay", 'd', "SECONDS", OPTIONS_TIME, "again and again, so often; at least 0.1", take_delay},
+    {"count", 'n', "COUNT", OPTIONS_TIME, "so many times; each second, unless -d says otherwise", take_count},
+    {"once", '1', NULL, OPTIONS_TIME, "one time", take_once},
+    {"timestamps", '\0', NULL, OPTIONS_TIME, "with the time at which the figures were copied", take_timestamps},
+    {"json", 'j', NULL, OPTIONS_ANSWER,
+     "one JSON document, with -d one in each line; bytes and nanoseconds; null is unknown", take_json},
+    {"csv", '\0', NULL, OPTIONS_TABLE, "comma-separated values (RFC 4180); names: poolstat help fields", take_csv},
+    {"columns", 'o', "COLUMNS", OPTIONS_TABLE, "these columns, by name: -o pid,live; -o +NAME: beside the usual ones",
+     take_columns},
+    {"no-header", '\0', NULL, OPTIONS_TABLE, "no line of titles", take_no_header},
+    {"bytes", '\0', NULL, OPTIONS_TEXT, "sizes as numbers of bytes", take_bytes},
+    {"color", '\0', "WHEN", OPTIONS_TEXT, "auto (on a terminal, unless NO_COLOR is set), always or never", take_color},
     {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
     {"help", 'h', NULL, OPTIONS_GENERAL, "this text; behind a command, what that takes", take_nothing},
     {"version", 'V', NULL, OPTIONS_GENERAL, "version, what it reads, and what is built in", take_nothing},
@@ -83,8 +158,14 @@ const char *options_group_title(enum option_group group) {
     switch (group) {
     case OPTIONS_CHOICE:
         return "Choice of processes and devices";
+    case OPTIONS_TIME:
+        return "Time";
     case OPTIONS_ANSWER:
-        return "Form of the answer";
+        return "For programs";
+    case OPTIONS_TEXT:
+        return "Looks";
+    case OPTIONS_TABLE:
+        return "The table";
     case OPTIONS_RUN:
         return "Of run";
     case OPTIONS_GENERAL:

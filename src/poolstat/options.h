@@ -11,9 +11,12 @@
 /* What options are about; a command takes those of some groups. */
 enum option_group {
     OPTIONS_CHOICE = 1 << 0, /* which processes and devices */
-    OPTIONS_ANSWER = 1 << 1, /* form of the answer */
-    OPTIONS_RUN = 1 << 2,    /* of `run` alone */
-    OPTIONS_GENERAL = 1 << 3 /* every command takes them */
+    OPTIONS_TIME = 1 << 1,   /* when, and how often */
+    OPTIONS_ANSWER = 1 << 2, /* JSON */
+    OPTIONS_TEXT = 1 << 3,   /* how text for people looks */
+    OPTIONS_TABLE = 1 << 4,  /* of the list */
+    OPTIONS_RUN = 1 << 5,    /* of `run` alone */
+    OPTIONS_GENERAL = 1 << 6 /* every command takes them */
 };
 
 struct option_line {

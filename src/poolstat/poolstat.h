@@ -37,7 +37,13 @@ struct choice {
 
 struct options {
     struct choice choice;
-    bool json;
+    uint64_t delay_ns; /* between two answers; 0: not said */
+    uint64_t count;    /* of answers; 0: not said */
+    bool once, timestamps;
+    bool json, csv;
+    const char *columns; /* of -o; NULL: the default ones */
+    bool no_header, bytes;
+    bool coloured;
     size_t width; /* columns of the terminal, 0 when lines may be of any length */
 };
 

@@ -11,7 +11,7 @@
 #include "json.h"
 
 int report(const struct options *options, enum code code, const char *format, ...) {
-    char message[1024];
+    char message[4096];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof(message), format, arguments);

@@ -10,9 +10,11 @@
 #include "commands.h"
 #include "json.h"
 #include "procfs.h"
+#include "repeat.h"
 #include "report.h"
 #include "sections.h"
 #include "text.h"
+#include "words.h"
 
 /* How well a process fits a pid that the user gave; the higher the better. */
 enum fit { FIT_NONE, FIT_ENDED, FIT_UNSEEN, FIT_INNER, FIT_EXACT };
@@ -70,6 +72,7 @@ static int report_unreadable(const struct options *options, const struct process
 
 static int show(const struct options *options, const struct process *process) {
     if (!options->json) {
+        if (options->timestamps) puts(words_time(process->read_unix_ns).s);
         sections_print(options, process);
         return CODE_OK;
     }
@@ -115,15 +118,22 @@ static int show_pid(const struct options *options, const struct collection *coll
     return process->code == CODE_OK ? show(options, process) : report_unreadable(options, process, pid);
 }
 
-int command_show(const struct options *options, int argc, char **argv) {
+/* `context`: the pid, or NULL when only the options choose. */
+static int answer(const struct options *options, uint64_t turn, void *context) {
+    const uint32_t *pid = context;
     struct collection collection;
+    choose_collect(&options->choice, &collection);
+    if (turn != 0 && !options->json) fputs("\n\n", stdout);
+    const int code = pid != NULL ? show_pid(options, &collection, *pid) : show_chosen(options, &collection);
+    collect_free(&collection);
+    return code;
+}
+
+int command_show(const struct options *options, int argc, char **argv) {
     uint32_t pid = 0;
     if (argc == 1 && !choose_is_narrowed(&options->choice))
         return report(options, CODE_USAGE, "show: a process id is missing; the list of them: poolstat ls");
     if (argc > 1 && !parse_pid(argv[1], &pid))
         return report(options, CODE_USAGE, "'%s' is no process id; the list of them: poolstat ls", argv[1]);
-    choose_collect(&options->choice, &collection);
-    const int code = argc > 1 ? show_pid(options, &collection, pid) : show_chosen(options, &collection);
-    collect_free(&collection);
-    return code;
+    return repeat(options, false, answer, argc > 1 ? &pid : NULL);
 }

@@ -15,6 +15,7 @@
 #include "memory.h"
 
 static const struct text unknown = {"-"};
+static bool plain_bytes;
 
 void text_start(void) {
     /* One known character set, whatever the user's locale, and decimal points stay points. Without it what is not ASCII
@@ -29,9 +30,14 @@ static struct text scaled(double value, const char *unit) {
     return text;
 }
 
+void text_plain_bytes(void) {
+    plain_bytes = true;
+}
+
 struct text text_bytes(uint64_t bytes) {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes == TEXT_UNKNOWN) return unknown;
+    if (plain_bytes) return text_count(bytes);
     struct text text;
     if (bytes < 1024) {
         snprintf(text.s, sizeof(text.s), "%u B", (unsigned)bytes);

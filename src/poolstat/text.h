@@ -18,6 +18,7 @@ struct text {
 
 void text_start(void); /* once, before any other: the character set */
 
+void text_plain_bytes(void);              /* from now on text_bytes gives digits alone */
 struct text text_bytes(uint64_t bytes);   /* three digits and a unit: "512 B", "1.50 GiB" */
 struct text text_duration(uint64_t ns);   /* "812 ns", "4.56 ms", "3m12s" */
 struct text text_count(uint64_t count);   /* all digits */

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "derive.h"
 #include "procfs.h"
@@ -38,6 +39,18 @@ struct text words_mark(const struct process *process) {
 uint32_t words_pid(const struct process *process) {
     if (process->pid != 0 || process->liveness != LIVENESS_ENDED || process->segment == NULL) return process->pid;
     return process->segment->header.pid_namespace == procfs_pid_namespace(0) ? process->inner_pid : 0;
+}
+
+struct text words_time(uint64_t unix_ns) {
+    const time_t seconds = (time_t)(unix_ns / 1000000000u);
+    struct tm local;
+    struct text text = {"-"};
+    char date[24], zone[8];
+    if (localtime_r(&seconds, &local) == NULL || strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &local) == 0 ||
+        strftime(zone, sizeof(zone), "%z", &local) == 0)
+        return text;
+    snprintf(text.s, sizeof(text.s), "%s.%03u%s", date, (unsigned)(unix_ns / 1000000u % 1000u), zone);
+    return text;
 }
 
 const char *words_kind(const struct poolcuda_pool *record) {

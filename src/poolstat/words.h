@@ -14,6 +14,7 @@ const char *words_state(const struct process *process);
  * process just runs. */
 struct text words_mark(const struct process *process);
 uint32_t words_pid(const struct process *process); /* also of an ended one, as it was seen from here; 0 when unknown */
+struct text words_time(uint64_t unix_ns);          /* local, with milliseconds: "2026-02-28T12:00:00.250+0100" */
 const char *words_kind(const struct poolcuda_pool *record);
 const char *words_event_type(const struct poolcuda_event *event);
 const char *words_oom_reason(const struct poolcuda_event *event); /* NULL also where there is no reason */

@@ -51,7 +51,7 @@ def no_line_is_longer_than_the_terminal():
             leader, follower = pty.openpty()
             fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
             process = subprocess.Popen([POOLSTAT, *arguments], stdout=follower, stderr=subprocess.DEVNULL,
-                                       env=dict(os.environ, POOLSTAT_SHM_DIR=str(folder)))
+                                       env=dict(os.environ, POOLSTAT_SHM_DIR=str(folder), NO_COLOR="1"))
             os.close(follower)
             output = b""
             try:
