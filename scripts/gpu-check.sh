@@ -30,7 +30,8 @@ the device is changed.
   recording  a POOL_TRACE of the PyTorch run
   long       a minute of mixed work at 90 % of the memory, with pressure
 
-  --only PART      only this one (may be given several times)
+  --only PART      only this one (may be given several times); with little time at hand: --only identity --only doors
+                   --only facts tell most
   --limit SECONDS  no part gets longer than this
   --out DIR        where report.md, report.json and the logs go; default: build-gpu/report
   --sim            on the simulated CUDA, as far as that goes
@@ -46,7 +47,7 @@ usage_error() {
     exit 2
 }
 
-out='' built='' only=() options=()
+out='' built='' simulated='' only=() options=()
 while [ $# -gt 0 ]; do
     case $1 in
     --only=* | --limit=* | --out=* | --build-dir=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
@@ -62,7 +63,7 @@ while [ $# -gt 0 ]; do
         ;;
     --out) out=$(realpath -m -- "$2") && shift ;;
     --build-dir) built=$(realpath -m -- "$2") && shift ;;
-    --sim) options+=(--sim) ;;
+    --sim) simulated=1 options+=(--sim) ;;
     --help | -h) usage && exit ;;
     *) usage_error "unknown option: $1" ;;
     esac
@@ -82,6 +83,9 @@ export PATH
 if [ -n "$built" ]; then
     [ -e "$built/src/libpoolcuda.so" ] || die "nothing is built in $built"
     build=$built
+elif [ -z "$simulated" ] && ! python3 -B "$tree/tests/gpu/device.py" >/dev/null 2>&1; then
+    build=$(build_base build-gpu)
+    say "Nothing is built, since no GPU can be used here; with --sim there is something to check all the same"
 else
     command -v "$(compiler)" >/dev/null || export CC=gcc
     use_bundle

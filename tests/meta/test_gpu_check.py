@@ -185,11 +185,20 @@ def the_programs_compile_for_a_device():
 
 
 @case
+def without_a_gpu_nothing_is_built():
+    out = folder() / "report"
+    status, stdout, stderr = run(SCRIPT, "--out", out, environment={**ENVIRONMENT, "CUDA_VISIBLE_DEVICES": "-1"})
+    expect(status == 3 and "Nothing is built" in stdout + stderr, (status, stdout, stderr))
+    expect(json.loads((out / "report.json").read_text())["device"] is None, stdout)
+
+
+@case
 def without_a_gpu_each_part_says_so():
     status, output, report, parts = check(environment={"CUDA_VISIBLE_DEVICES": "-1"})
     if report["device"]:
         expect(False, "CUDA_VISIBLE_DEVICES=-1 leaves a device")
     expect(status == 3 and len(parts) >= 14, (status, output))
+    expect(output.count("No GPU: ") == 1 and "skipped  " not in output, output)
     for part in parts.values():
         expect(
             part["state"] == "skipped" and part["reason"].startswith("no GPU: "),
