@@ -88,8 +88,9 @@ extern "C" {
 /* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
  * cells; idle, ordered and waiting bytes and waits are without what the cells have of them. The peaks of reserved
  * bytes are exact, and so are those of live and requested bytes while one stream or thread at a time allocates; where
- * several do at once they may be up to a sixteenth too low. Those of cached bytes and their parts are noted whenever
- * the pool does more than serve a block that it has kept whole, and at least once in 1,024 frees of a cell. */
+ * several do at once they may be up to a sixteenth too low, or too high by what was freed in the moment of the sum.
+ * Those of cached bytes and their parts are noted whenever the pool does more than serve a block that it has kept
+ * whole, and at least once in 1,024 frees of a cell. */
 #define POOLCUDA_POOL_FIGURES(X)                                                                                   \
     X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                          \
     X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                            \
@@ -100,8 +101,10 @@ extern "C" {
     X(releasable_bytes, BYTES, GAUGE, "bytes of wholly free segments")                                             \
     X(segments, COUNT, GAUGE, "segments held")                                                                     \
     X(free_blocks, COUNT, GAUGE, "free blocks that may be split and merged")                                       \
-    X(peak_requested_bytes, BYTES, PEAK, "highest requested bytes")                                                \
-    X(peak_live_bytes, BYTES, PEAK, "highest live bytes")                                                          \
+    X(peak_requested_bytes, BYTES, PEAK,                                                                           \
+      "highest requested bytes; within a sixteenth where several streams or threads allocate at once")             \
+    X(peak_live_bytes, BYTES, PEAK,                                                                                \
+      "highest live bytes; within a sixteenth where several streams or threads allocate at once")                  \
     X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                                  \
     X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes; noted once in 1,024 frees at least")                  \
     X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes; noted once in 1,024 frees at least")                      \

@@ -115,6 +115,7 @@ void derive_figures(const struct segment_pool *pool, struct poolcuda_pool *figur
     for (size_t i = 0; i < pool->cell_count; i++) add_to_figures(figures, &pool->cells[i]);
     derive_counters(pool, &counters);
     derive_measures(figures, &counters, &now);
+    if (pool->approximate) return; /* sums of parts that were not of one moment would stay as peaks that never were */
     raise_to(&figures->peak_requested_bytes, now.requested_bytes);
     raise_to(&figures->peak_live_bytes, now.live_bytes);
     raise_to(&figures->peak_reserved_bytes, figures->reserved_bytes);

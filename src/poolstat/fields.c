@@ -39,7 +39,8 @@ static const struct field process_fields[] = {
     {"stuck", "yes or no", "its pool has been inside one driver call for over 10 s (in driver, in tables)"},
     {"proc_address_lookups", "count", "cuGetProcAddress calls seen"},
     {"symbols_hooked", "count", "look-ups answered with a function of the pool"},
-    {"approximate", "yes or no", "some figures are not of one moment, since the process was busy"},
+    {"approximate", "yes or no",
+     "some figures are not of one moment, since the process was busy: they may be a little off, and not fit together"},
 };
 
 static const struct field configuration_fields[] = {
@@ -60,7 +61,8 @@ static const struct field pool_fields[] = {
     {"device_total_bytes", "bytes", "memory of the GPU"},
     {"limit_bytes", "bytes", "most that may be reserved (POOL_LIMIT_MB); null without a limit"},
     {"max_split_bytes", "bytes", "larger blocks are never split (POOL_MAX_SPLIT_MB); null when unlimited"},
-    {"approximate", "yes or no", "not of one moment, since the process was busy (~ in tables)"},
+    {"approximate", "yes or no",
+     "not of one moment, since the process was busy (~ in tables): figures may be a little off, and above their peaks"},
     {"pools", "count", "of a device: pools that are summed here; peaks are then upper bounds"},
 };
 

@@ -163,7 +163,7 @@ static void what_cells_add_is_never_negative_and_never_wraps(void **state) {
     };
     cells[0].classes[2] = (struct poolcuda_size_class){.allocs = 4, .misses = 5, .alloc_bytes = 20, .held_bytes = 25};
     cells[1].classes[2] = (struct poolcuda_size_class){.freed_bytes = 8, .held_bytes = UINT64_MAX};
-    const struct segment_pool pool = {
+    struct segment_pool pool = {
         .record = {.waits = 2, .idle_bytes = 1, .ordered_bytes = 6, .peak_ordered_bytes = 5},
         .cells = cells,
         .cell_count = 2};
@@ -178,6 +178,11 @@ static void what_cells_add_is_never_negative_and_never_wraps(void **state) {
     assert_true(figures.waiting_bytes == UINT64_MAX);
     assert_true(figures.peak_cached_bytes == UINT64_MAX);
     assert_true(figures.waits == UINT64_MAX);
+    pool.approximate = true; /* then the sums make no peak */
+    derive_figures(&pool, &figures);
+    assert_true(figures.ordered_bytes == 6);
+    assert_true(figures.peak_ordered_bytes == 5);
+    assert_true(figures.peak_cached_bytes == 0);
     derive_counters(&pool, &counters);
     assert_true(counters.hits == 0);
     assert_true(counters.runtime_door == 0);
