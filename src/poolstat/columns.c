@@ -95,19 +95,21 @@ static void get_device(const struct row *row, struct value *value) {
 }
 
 static void get_uuid(const struct row *row, struct value *value) {
-    const struct text uuid = row->device == NULL ? (struct text){""} : words_uuid(row->device->identity);
+    const struct text uuid =
+        row->device == NULL || row->device->identity == NULL ? (struct text){""} : words_uuid(row->device->identity);
     set_text(value, uuid.s[0] == '-' ? "" : uuid.s);
 }
 
 static void get_pci(const struct row *row, struct value *value) {
-    if (row->device == NULL)
+    if (row->device == NULL || row->device->identity == NULL)
         set_text(value, "");
     else
         set_safe(value, row->device->identity->pci, sizeof(row->device->identity->pci));
 }
 
 static void get_device_total(const struct row *row, struct value *value) {
-    const uint64_t total = row->device == NULL ? 0 : row->device->identity->device_total_bytes;
+    const bool has_one = row->device != NULL && row->device->identity != NULL;
+    const uint64_t total = has_one ? row->device->identity->device_total_bytes : 0;
     set_number(value, total != 0, total);
 }
 

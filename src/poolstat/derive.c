@@ -194,29 +194,49 @@ static int by_device(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
+/* The measures are to be derived again afterwards. */
+static void add_to_device(struct device_sum *device, const struct poolcuda_pool *figures,
+                          const struct counters *counters) {
+    const uint64_t largest = device->figures.largest_free_bytes;
+#define ADD(name, unit, kind, help) add(&device->figures.name, figures->name);
+    POOLCUDA_POOL_FIGURES(ADD)
+#undef ADD
+#define ADD_COUNTER(name, unit, kind, help) add(&device->counters.name, counters->name);
+    POOLCUDA_CELL_COUNTERS(ADD_COUNTER)
+#undef ADD_COUNTER
+    device->figures.largest_free_bytes = largest;
+    raise_to(&device->figures.largest_free_bytes, figures->largest_free_bytes);
+}
+
 size_t derive_devices(const struct segment *segment, struct device_sum **sums) {
     size_t count = 0;
     *sums = memory_new(segment->pool_count, sizeof(**sums));
     for (size_t i = 0; i < segment->pool_count; i++) {
         const struct segment_pool *pool = &segment->pools[i];
         struct device_sum *device = device_of(*sums, &count, &pool->record);
-        const uint64_t largest = device->figures.largest_free_bytes;
         struct poolcuda_pool figures;
         struct counters counters;
         derive_figures(pool, &figures);
         derive_counters(pool, &counters);
-#define ADD(name, unit, kind, help) add(&device->figures.name, figures.name);
-        POOLCUDA_POOL_FIGURES(ADD)
-#undef ADD
-#define ADD_COUNTER(name, unit, kind, help) add(&device->counters.name, counters.name);
-        POOLCUDA_CELL_COUNTERS(ADD_COUNTER)
-#undef ADD_COUNTER
-        device->figures.largest_free_bytes = largest;
-        raise_to(&device->figures.largest_free_bytes, figures.largest_free_bytes);
+        add_to_device(device, &figures, &counters);
         device->approximate |= pool->approximate;
         device->pools++;
     }
     for (size_t i = 0; i < count; i++) derive_measures(&(*sums)[i].figures, &(*sums)[i].counters, &(*sums)[i].measures);
     qsort(*sums, count, sizeof(**sums), by_device);
     return count;
+}
+
+void derive_total(const struct device_sum *sums, size_t count, struct device_sum *total) {
+    *total = (struct device_sum){.device = -1};
+    for (size_t i = 0; i < count; i++) {
+        add_to_device(total, &sums[i].figures, &sums[i].counters);
+        total->approximate |= sums[i].approximate;
+        total->pools += sums[i].pools;
+    }
+    if (count == 1) {
+        total->device = sums[0].device;
+        total->identity = sums[0].identity;
+    }
+    derive_measures(&total->figures, &total->counters, &total->measures);
 }

@@ -56,7 +56,7 @@ struct advice {
 /* All pools of one process on one device together. */
 struct device_sum {
     int32_t device;                       /* ordinal in the process, negative when unknown */
-    const struct poolcuda_pool *identity; /* a record that names the device; the segment's */
+    const struct poolcuda_pool *identity; /* a record that names the device; the segment's. NULL in a sum of several */
     size_t pools;
     struct counters counters;
     /* Sums; of largest_free_bytes the largest; the peaks were perhaps not reached at one time, so their sum is an upper
@@ -98,5 +98,8 @@ bool derive_advice(const struct segment_pool *pool, struct advice *advice);
 
 /* One for each device, by ordinal. The caller frees *sums. */
 size_t derive_devices(const struct segment *segment, struct device_sum **sums);
+
+/* All of them together; of none, zero. Names a device only when there is one. */
+void derive_total(const struct device_sum *sums, size_t count, struct device_sum *total);
 
 #endif

@@ -160,6 +160,23 @@ json_t *json_listed_process(const struct process *process) {
     return object;
 }
 
+json_t *json_value(const struct value *value) {
+    if (!value->known) return json_null();
+    switch (value->unit) {
+    case COLUMN_RATIO:
+        return ratio(value->ratio);
+    case COLUMN_FLAG:
+        return json_boolean(value->number != 0);
+    case COLUMN_TEXT:
+        return json_string(value->text);
+    case COLUMN_BYTES:
+    case COLUMN_NS:
+    case COLUMN_COUNT:
+        break;
+    }
+    return integer(value->number);
+}
+
 static json_t *configuration(const struct segment *segment) {
     json_t *list = json_array();
     for (size_t i = 0; i < segment->config_count; i++) {

@@ -14,11 +14,12 @@
 
 enum code {
     CODE_OK = 0,
-    CODE_NONE = 1,             /* nothing matched */
+    CODE_NONE = 1,             /* nothing matched; check: the condition does not hold */
     CODE_USAGE = 2,            /* the command line is wrong */
     CODE_DENIED = 3,           /* no permission */
     CODE_DAMAGED = 4,          /* a segment is incompatible or damaged */
     CODE_GONE = 5,             /* the process went away */
+    CODE_UNKNOWN = 6,          /* check: a figure that it needs is not known */
     CODE_FAILED = 125,         /* poolstat itself could not do its work */
     CODE_CANNOT_EXECUTE = 126, /* run: the command is there but cannot be executed */
     CODE_NOT_FOUND = 127       /* run: there is no such command */
