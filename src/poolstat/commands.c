@@ -13,7 +13,7 @@ static const struct command commands[] = {
      "everything about one of them"},
     {"check", command_check, OPTIONS_CHOICE | OPTIONS_ANSWER | OPTIONS_TEXT, 1, 1, "CONDITION",
      "for scripts: 'hit_rate > 0.9 and reserved < 20GiB'"},
-    {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--] COMMAND [ARGUMENT]...",
+    {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--summary] [--] COMMAND [ARGUMENT]...",
      "start a program on the pool"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",
      "the POOL_* variables; what each field means; a command"},

@@ -41,7 +41,7 @@ static bool take_number(const char **at, char after, uint64_t most, uint64_t *nu
     return true;
 }
 
-static bool parse_name(const char *name, struct found *found) {
+bool find_parse_name(const char *name, struct found *found) {
     uint64_t uid, pid;
     if (strncmp(name, POOLCUDA_SHM_PREFIX, strlen(POOLCUDA_SHM_PREFIX)) != 0) return false;
     name += strlen(POOLCUDA_SHM_PREFIX);
@@ -78,7 +78,7 @@ static void walk_folder(struct search *search, const char *path) {
     for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         struct found found = {0};
         struct stat status;
-        if (!parse_name(entry->d_name, &found)) continue;
+        if (!find_parse_name(entry->d_name, &found)) continue;
         if (fstatat(dirfd(folder), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode) ||
             is_known_file(search, &status))
             continue;
@@ -95,10 +95,14 @@ static void walk_folder(struct search *search, const char *path) {
     if (folder != NULL) closedir(folder);
 }
 
+const char *find_folder(void) {
+    const char *folder = getenv("POOLSTAT_SHM_DIR");
+    return folder == NULL || folder[0] == '\0' ? "/dev/shm" : folder;
+}
+
 size_t find_segments(struct found **files) {
-    const char *shared_memory = getenv("POOLSTAT_SHM_DIR");
+    const char *shared_memory = find_folder();
     struct search search = {0};
-    if (shared_memory == NULL || shared_memory[0] == '\0') shared_memory = "/dev/shm";
     walk_folder(&search, shared_memory);
     uint32_t *pids = procfs_pids();
     for (size_t i = 0; shared_memory[0] == '/' && pids[i] != 0; i++) {

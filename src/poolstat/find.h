@@ -5,6 +5,7 @@
 #ifndef POOLSTAT_FIND_H
 #define POOLSTAT_FIND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,6 +19,9 @@ struct found {
     uint32_t uid, pid;
     uint64_t start_ticks;
 };
+
+const char *find_folder(void);                               /* /dev/shm, or what stands in its place */
+bool find_parse_name(const char *name, struct found *found); /* false: it is no segment's */
 
 /* The caller gives *files back to find_free. */
 size_t find_segments(struct found **files);

@@ -31,7 +31,7 @@ static size_t distance(const char *a, const char *b) {
 
 const char *nearest(const char *name, const char *const names[], size_t count) {
     const char *best = NULL;
-    size_t least = strlen(name) / 3 + 2; /* more changes, and it is another word */
+    size_t least = strlen(name) / 3 + 1; /* more changes, and it is another word */
     for (size_t i = 0; i < count; i++) {
         const size_t changes = distance(name, names[i]);
         if (changes >= least) continue;

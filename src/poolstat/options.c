@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "choose.h"
+#include "variables.h"
 
 #define LONG_BASE 256 /* getopt's number of a long name: this and its index */
 
@@ -111,9 +112,16 @@ static const char *take_env(struct options *options, const char *text) {
     (void)options;
     if (equals == NULL || equals == text) return "VAR=VALUE is wanted";
     char *name = strndup(text, (size_t)(equals - text));
+    if (name != NULL) variables_warn(name);
     const bool is_set = name != NULL && setenv(name, equals + 1, 1) == 0;
     free(name);
     return is_set ? NULL : "it cannot be set";
+}
+
+static const char *take_summary(struct options *options, const char *text) {
+    (void)text;
+    options->summary = true;
+    return NULL;
 }
 
 /* --help and --version: options_take notes them. */
@@ -143,6 +151,7 @@ static const struct option_line lines[] = {
     {"bytes", '\0', NULL, OPTIONS_TEXT, "sizes as numbers of bytes", take_bytes},
     {"color", '\0', "WHEN", OPTIONS_TEXT, "auto (on a terminal, unless NO_COLOR is set), always or never", take_color},
     {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
+    {"summary", '\0', NULL, OPTIONS_RUN, "at its end, what it did with device memory, on stderr", take_summary},
     {"help", 'h', NULL, OPTIONS_GENERAL, "this text; behind a command, what that takes", take_nothing},
     {"version", 'V', NULL, OPTIONS_GENERAL, "version, what it reads, and what is built in", take_nothing},
 };

@@ -45,6 +45,7 @@ struct options {
     const char *columns; /* of -o; NULL: the default ones */
     bool no_header, bytes;
     bool coloured;
+    bool summary; /* of run */
     size_t width; /* columns of the terminal, 0 when lines may be of any length */
 };
 

@@ -65,6 +65,23 @@ bool procfs_read(uint32_t pid, struct procfs_process *process) {
     return state != 'X' && (state != 'Z' || threads > 1);
 }
 
+static uint32_t parent_of(uint32_t pid) {
+    char path[64], line[1024];
+    unsigned parent = 0;
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    line[fread(line, 1, sizeof(line) - 1, file)] = '\0';
+    fclose(file);
+    const char *rest = strrchr(line, ')');
+    return rest != NULL && sscanf(rest + 1, " %*c %u", &parent) == 1 ? parent : 0;
+}
+
+bool procfs_descends(uint32_t pid, uint32_t ancestor) {
+    while (pid > 1 && pid != ancestor) pid = parent_of(pid);
+    return pid == ancestor;
+}
+
 uint32_t *procfs_pids(void) {
     size_t count = 0, capacity = 256;
     uint32_t *pids = memory_new(capacity, sizeof(*pids));

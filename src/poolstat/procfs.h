@@ -24,6 +24,9 @@ bool procfs_read(uint32_t pid, struct procfs_process *process);
 bool procfs_find(uint32_t inner_pid, uint64_t start_ticks, struct procfs_process *process);
 void procfs_forget(void);
 
+/* `pid` is `ancestor`, or was started by it or by what that started, and none in between has ended. */
+bool procfs_descends(uint32_t pid, uint32_t ancestor);
+
 /* Every pid that we see, ended by 0. The caller frees it. */
 uint32_t *procfs_pids(void);
 

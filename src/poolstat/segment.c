@@ -27,6 +27,7 @@ struct reading {
     const struct poolcuda_header *header;
     char *cells, *fixed; /* copies of whole sections */
     uint64_t deadline_ns;
+    bool gone_too; /* pools that are gone, and have figures */
 };
 
 /* The pool that is being copied. */
@@ -227,6 +228,10 @@ static bool figures_add_up(const struct segment_pool *pool) {
            !__builtin_add_overflow(held, record->fixed_free_bytes, &held) && held <= record->reserved_bytes;
 }
 
+static bool is_wanted(const struct reading *reading, const struct poolcuda_pool *record) {
+    return record->state == POOLCUDA_POOL_OPEN || (reading->gone_too && record->state == POOLCUDA_POOL_GONE);
+}
+
 static enum segment_result read_pools(struct reading *reading, struct segment *segment) {
     const struct poolcuda_section *pools = &reading->header->pools;
     enum segment_result result = SEGMENT_READ;
@@ -239,14 +244,14 @@ static enum segment_result read_pools(struct reading *reading, struct segment *s
         *pool = (struct segment_pool){.number = i + 1};
         result = read_at(reading, &pool->record.state, sizeof(pool->record.state),
                          offset + offsetof(struct poolcuda_pool, state));
-        if (result == SEGMENT_READ && pool->record.state == POOLCUDA_POOL_OPEN)
+        if (result == SEGMENT_READ && is_wanted(reading, &pool->record))
             result = read_pool_record(reading, offset, pool);
         if (result == SEGMENT_READ && pool->record.state > POOLCUDA_POOL_GONE) {
             snprintf(reading->why, SEGMENT_WHY_SIZE, "is damaged: the state %u of pool %u is none", pool->record.state,
                      pool->number);
             result = SEGMENT_DAMAGED;
         }
-        if (result != SEGMENT_READ || pool->record.state != POOLCUDA_POOL_OPEN) {
+        if (result != SEGMENT_READ || !is_wanted(reading, &pool->record)) {
             free(pool->cells);
             continue;
         }
@@ -325,9 +330,9 @@ static enum segment_result read_header(const struct reading *reading, struct poo
     return result != SEGMENT_READ ? result : segment_check_header(header, (uint64_t)status.st_size, reading->why);
 }
 
-enum segment_result segment_read(int fd, struct segment **out, char why[SEGMENT_WHY_SIZE]) {
+static enum segment_result read_segment(int fd, bool gone_too, struct segment **out, char why[SEGMENT_WHY_SIZE]) {
     struct segment *segment = memory_new(1, sizeof(*segment));
-    struct reading reading = {.fd = fd, .why = why, .header = &segment->header};
+    struct reading reading = {.fd = fd, .why = why, .header = &segment->header, .gone_too = gone_too};
     enum segment_result result = read_header(&reading, &segment->header);
     for (unsigned i = 0; result == SEGMENT_STARTING && i < STARTING_RETRIES; i++) {
         nanosleep(&(struct timespec){.tv_nsec = STARTING_RETRY_NS}, NULL);
@@ -344,6 +349,14 @@ enum segment_result segment_read(int fd, struct segment **out, char why[SEGMENT_
     }
     *out = segment;
     return result;
+}
+
+enum segment_result segment_read(int fd, struct segment **out, char why[SEGMENT_WHY_SIZE]) {
+    return read_segment(fd, false, out, why);
+}
+
+enum segment_result segment_read_whole(int fd, struct segment **out, char why[SEGMENT_WHY_SIZE]) {
+    return read_segment(fd, true, out, why);
 }
 
 void segment_free(struct segment *segment) {

@@ -46,6 +46,9 @@ enum segment_result {
 /* Copy the segment behind `fd`. On SEGMENT_READ *out is the caller's, else *out is NULL and `why` says what is wrong in
  * words that follow "the segment ". Takes a few milliseconds at most. */
 enum segment_result segment_read(int fd, struct segment **out, char why[SEGMENT_WHY_SIZE]);
+/* The same, with the pools that are gone and whose figures are still there: those of contexts that the program ended.
+ */
+enum segment_result segment_read_whole(int fd, struct segment **out, char why[SEGMENT_WHY_SIZE]);
 void segment_free(struct segment *segment);
 
 /* Of the header alone: may it be used as the layout says? Also SEGMENT_STARTING. `file_bytes`: size of the file. */

@@ -109,30 +109,42 @@ static enum grid_style style_of(const struct process *process) {
     return derive_is_stuck(process->segment) ? GRID_ALARM : GRID_PLAIN;
 }
 
-void table_print(const struct options *options, const struct row *rows, size_t count) {
-    struct selection selection = {0};
-    struct grid grid = {.coloured = options->coloured};
-    char *titles[GRID_MAX_COLUMNS];
-    const struct hints hints = look_at(rows, count);
-    free(select_columns(options, &hints, &selection)); /* was checked before */
-    for (size_t i = 0; i < selection.count; i++) {
-        const struct column *column = selection.columns[i];
-        titles[i] = column_title(column);
+static void print(FILE *out, const struct selection *selection, struct grid *grid, const struct row *rows, size_t count,
+                  size_t indent, size_t width, bool titles) {
+    char *names[GRID_MAX_COLUMNS];
+    for (size_t i = 0; i < selection->count; i++) {
+        const struct column *column = selection->columns[i];
+        names[i] = column_title(column);
         if (strcmp(column->name, "command") == 0)
-            grid_elastic_column(&grid, titles[i], GRID_LEFT);
+            grid_elastic_column(grid, names[i], GRID_LEFT);
         else
-            grid_column(&grid, titles[i], column->unit == COLUMN_TEXT ? GRID_LEFT : GRID_RIGHT);
+            grid_column(grid, names[i], column->unit == COLUMN_TEXT ? GRID_LEFT : GRID_RIGHT);
     }
     for (size_t row = 0; row < count; row++) {
-        grid_style(&grid, style_of(rows[row].process));
-        for (size_t i = 0; i < selection.count; i++) {
-            char *text = column_text(selection.columns[i], &rows[row]);
-            grid_put(&grid, text);
+        grid_style(grid, style_of(rows[row].process));
+        for (size_t i = 0; i < selection->count; i++) {
+            char *text = column_text(selection->columns[i], &rows[row]);
+            grid_put(grid, text);
             free(text);
         }
     }
-    grid_print(&grid, stdout, 0, options->width, !options->no_header);
-    for (size_t i = 0; i < selection.count; i++) free(titles[i]);
+    grid_print(grid, out, indent, width, titles);
+    for (size_t i = 0; i < selection->count; i++) free(names[i]);
+}
+
+void table_print(const struct options *options, const struct row *rows, size_t count) {
+    struct selection selection = {0};
+    struct grid grid = {.coloured = options->coloured};
+    const struct hints hints = look_at(rows, count);
+    free(select_columns(options, &hints, &selection)); /* was checked before */
+    print(stdout, &selection, &grid, rows, count, 0, options->width, !options->no_header);
+}
+
+void table_print_names(FILE *out, const char *names, const struct row *rows, size_t count) {
+    struct selection selection = {0};
+    struct grid grid = {0};
+    select_default(&selection, names);
+    print(out, &selection, &grid, rows, count, 2, 0, true);
 }
 
 /* RFC 4180. */

@@ -5,6 +5,8 @@
 #ifndef POOLSTAT_TABLE_H
 #define POOLSTAT_TABLE_H
 
+#include <stdio.h>
+
 #include "columns.h"
 #include "poolstat.h"
 
@@ -12,6 +14,8 @@
 char *table_check_columns(const struct options *options);
 
 void table_print(const struct options *options, const struct row *rows, size_t count);
+/* Columns `names`, of ours. */
+void table_print_names(FILE *out, const char *names, const struct row *rows, size_t count);
 void table_print_csv(const struct options *options, const struct row *rows, size_t count, bool header);
 
 #endif

@@ -20,6 +20,7 @@
  *   hostile   strings with control characters, invalid UTF-8, direction marks, and no terminator
  *   in-driver for 2 s; stuck: for 12 s
  *   =NAME     says that this is its command
+ *   unlinks   removes its segment at its end, as the library does
  *   exec      becomes another program (sleep)
  *   drops     gives up root
  *   headless  its first thread ends
@@ -389,10 +390,11 @@ static void *restart_for_ever(void *argument) {
     return NULL;
 }
 
-static void *stay(void *unused) {
+static void *stay(void *path) {
     for (char byte; read(STDIN_FILENO, &byte, 1) > 0;) continue;
+    if (has("unlinks")) unlink(path);
     exit(0);
-    return unused;
+    return NULL;
 }
 
 static void say_ready(const char *path) {
@@ -410,7 +412,7 @@ static void *stay_alone(void *path) {
         state = strrchr(line, ')')[2];
     }
     say_ready(path);
-    return stay(NULL);
+    return stay(path);
 }
 
 int main(int argc, char **argv) {
@@ -456,5 +458,5 @@ int main(int argc, char **argv) {
     }
     say_ready(path);
     if (has("exec")) execl("/bin/sleep", "sleep", "60", (char *)NULL);
-    stay(NULL);
+    stay(path);
 }
