@@ -335,8 +335,14 @@ void json_one_line(void) {
     one_line = true;
 }
 
+/* jansson gives a token at a time. */
+static int print_part(const char *text, size_t size, void *unused) {
+    (void)unused;
+    return fwrite_unlocked(text, 1, size, stdout) == size ? 0 : -1;
+}
+
 void json_print(json_t *document) {
-    json_dumpf(document, stdout, (one_line ? JSON_COMPACT : JSON_INDENT(2)) | JSON_REAL_PRECISION(6));
+    json_dump_callback(document, print_part, NULL, (one_line ? JSON_COMPACT : JSON_INDENT(2)) | JSON_REAL_PRECISION(6));
     fputc('\n', stdout);
     json_decref(document);
 }

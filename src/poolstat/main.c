@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +92,9 @@ static void keep_low_descriptors(void) {
 int main(int argc, char **argv) {
     struct options options = {.width = terminal_width(), .coloured = may_be_coloured()};
     keep_low_descriptors();
+    /* Copies of segments come and go: their memory is used again, and not given back and taken anew each time. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 26);
+    mallopt(M_TRIM_THRESHOLD, 1 << 26);
     text_start();
     return finish(call(&options, argc, argv));
 }

@@ -23,6 +23,10 @@ void *memory_new(size_t count, size_t size) {
     return checked(calloc(count ? count : 1, size));
 }
 
+void *memory_raw(size_t count, size_t size) {
+    return memory_grow(NULL, count, size);
+}
+
 void *memory_grow(void *memory, size_t count, size_t size) {
     return checked(reallocarray(memory, count ? count : 1, size));
 }

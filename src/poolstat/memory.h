@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 void *memory_new(size_t count, size_t size); /* zeroed; count 0 is allowed */
+void *memory_raw(size_t count, size_t size); /* not zeroed */
 void *memory_grow(void *memory, size_t count, size_t size);
 char *memory_copy(const char *text);
 char *memory_format(const char *format, ...) __attribute__((format(printf, 1, 2)));

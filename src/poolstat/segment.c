@@ -171,7 +171,7 @@ static enum segment_result read_pool_record(const struct reading *reading, uint6
     bool consistent = false, same;
     copying.places = memory_new(cells, sizeof(*copying.places));
     copying.sequences = memory_new(cells + 1, sizeof(*copying.sequences));
-    pool->cells = memory_new(cells, sizeof(*pool->cells));
+    pool->cells = memory_raw(cells, sizeof(*pool->cells));
     enum segment_result result = find_cells(reading, &copying, &same);
     while (result == SEGMENT_READ && !consistent) {
         result = read_pool_consistently(reading, &copying, &consistent);
@@ -236,8 +236,8 @@ static enum segment_result read_pools(struct reading *reading, struct segment *s
     const struct poolcuda_section *pools = &reading->header->pools;
     enum segment_result result = SEGMENT_READ;
     segment->pools = memory_new(pools->count, sizeof(*segment->pools));
-    reading->cells = memory_new(section_bytes(&reading->header->cells), 1);
-    reading->fixed = memory_new(section_bytes(&reading->header->fixed), 1);
+    reading->cells = memory_raw(section_bytes(&reading->header->cells), 1);
+    reading->fixed = memory_raw(section_bytes(&reading->header->fixed), 1);
     for (uint32_t i = 0; result == SEGMENT_READ && i < pools->count; i++) {
         struct segment_pool *pool = &segment->pools[segment->pool_count];
         const uint64_t offset = pools->offset + (uint64_t)i * pools->stride;
@@ -287,12 +287,14 @@ static int by_sequence(const void *a, const void *b) {
 
 /* An event is whole when its number was there before and after it was copied: within one copy nothing comes first. */
 static enum segment_result read_events(const struct reading *reading, struct segment *segment) {
-    const struct poolcuda_section *section = &reading->header->events;
+    struct poolcuda_section used = reading->header->events, *section = &used;
     enum { BEFORE, RECORDS, AFTER, COPIES };
     char *copies[COPIES];
     enum segment_result result = SEGMENT_READ;
+    const uint32_t size = used.count; /* of the ring, of which a part may not have been used yet */
+    if (used.count > reading->header->event_next) used.count = reading->header->event_next;
     for (unsigned i = 0; i < COPIES; i++) {
-        copies[i] = memory_new(section_bytes(section), 1);
+        copies[i] = memory_raw(section_bytes(section), 1);
         if (result == SEGMENT_READ) result = read_section(reading, section, copies[i]);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
     }
@@ -302,7 +304,7 @@ static enum segment_result read_events(const struct reading *reading, struct seg
         for (unsigned k = 0; k < COPIES; k++)
             memcpy(&copy[k], copies[k] + (size_t)i * section->stride, sizeof(copy[k]));
         const uint64_t number = copy[BEFORE].sequence;
-        if (number == 0 || number != copy[AFTER].sequence || (number - 1) % section->count != i) continue;
+        if (number == 0 || number != copy[AFTER].sequence || (number - 1) % size != i) continue;
         segment->events[segment->event_count] = copy[RECORDS];
         segment->events[segment->event_count++].sequence = number;
     }

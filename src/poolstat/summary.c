@@ -18,6 +18,8 @@
 
 #define COLUMNS "pid,command,device,peak_live,peak_reserved,allocs,hit_rate,misses,driver"
 
+#define WORTH_SAYING_NS 1000000u /* what an advice must have saved */
+
 /* The processes with figures, and their rows. */
 struct figures {
     struct process processes[WATCH_MOST];
@@ -66,7 +68,7 @@ static void print_failures(const struct row *row) {
 static void print_advice(const struct process *process) {
     for (size_t i = 0; i < process->segment->pool_count; i++) {
         struct advice advice;
-        if (!derive_advice(&process->segment->pools[i], &advice)) continue;
+        if (!derive_advice(&process->segment->pools[i], &advice) || advice.driver_ns < WORTH_SAYING_NS) continue;
         fprintf(stderr, "  process %u, device %d: POOL_PREALLOC_MB=%llu would have saved %llu driver calls, %s\n",
                 process->inner_pid, process->segment->pools[i].record.device,
                 (unsigned long long)(advice.prealloc_bytes >> 20), (unsigned long long)advice.driver_calls,

@@ -93,7 +93,7 @@ def processes_may_come_and_go_meanwhile():
         process = start("--json", "-d", "0.1", folder=folder)
         try:
             read = lambda: [one["pid"] for one in json.loads(process.stdout.readline())["processes"]]
-            expect(read(), [], "before")
+            expect([read() for _ in range(5)], [[]] * 5, "before")
             with guest(folder) as started:
                 for _ in range(50):
                     if (found := read()):
@@ -103,11 +103,14 @@ def processes_may_come_and_go_meanwhile():
                 if not (found := read()):
                     break
             expect((found, process.poll()), ([], None), "afterwards")
+            expect([read() for _ in range(5)], [[]] * 5, "afterwards")
         finally:
             process.kill()
             _, err = process.communicate()
-        # Twice there was none, and it is said each time once.
-        expect(err.count("no process runs on the pool"), 2, err)
+        # Twice there was none, and it is said each time once; or again, when the segment was seen half made.
+        said = err.count("no process runs on the pool")
+        if not 2 <= said <= 4:
+            raise AssertionError(f"said {said} times: {err}")
 
 
 @case
