@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "poolcuda/stats.h"
+#include "stats/shm.h"
 
 /* All sections in a row, in shared and in private memory alike. */
 struct segment_storage {
@@ -23,7 +24,7 @@ struct segment_storage {
 
 _Static_assert(sizeof(struct segment_storage) <= POOLCUDA_SHM_MAX_BYTES, "the segment keeps its bound");
 
-enum { SEGMENT_NAME_BYTES = 64 };
+enum { SEGMENT_NAME_BYTES = SHM_NAME_BYTES };
 
 uint64_t segment_clock_ns(void); /* CLOCK_MONOTONIC */
 
