@@ -160,6 +160,11 @@ struct device_ops {
      * `context`; with an ordinal below 0 under the calling thread's. Cannot block. NULL where there is none such. */
     int (*set_sync_memops)(void *self, struct device_context context, uint64_t address, bool on);
 
+    /* For a thread that has no context of its own: until the return, it has one of the device `ordinal`, whose end
+     * waits for that. False: none lives there, or each is about to end. NULL where there are no contexts. */
+    bool (*borrow_context)(void *self, int ordinal, struct device_context *borrowed);
+    void (*return_context)(void *self, struct device_context borrowed);
+
     /* Device memory as the driver sees it, of the device of `context`; its handle may be NULL. */
     int (*memory_info)(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes);
 

@@ -257,6 +257,39 @@ static bool context_alone(void *self, struct device_context context) {
     return alone;
 }
 
+/* One that is about to end is not waited for: its end may wait for what the calling thread has entered. */
+static struct live_context *lend(struct device_driver *driver, int ordinal) {
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context *live = driver->live;
+    while (live && (live->context.ordinal != ordinal || live->closing || live->kind == LIVE_GREEN)) live = live->next;
+    if (live) live->users++;
+    pthread_mutex_unlock(&driver->live_lock);
+    return live;
+}
+
+static void take_back(struct device_driver *driver, const void *handle) {
+    pthread_mutex_lock(&driver->live_lock);
+    struct live_context *live = find(driver, handle);
+    if (live && --live->users == 0 && live->closing) pthread_cond_broadcast(&driver->live_changed);
+    pthread_mutex_unlock(&driver->live_lock);
+}
+
+static bool borrow_context(void *self, int ordinal, struct device_context *borrowed) {
+    struct device_driver *driver = driver_of(self);
+    const struct live_context *live = lend(driver, ordinal);
+    if (!live) return false;
+    *borrowed = live->context; /* it lives as long as it is lent */
+    if (driver->call.context_push((CUcontext)borrowed->handle) == CUDA_SUCCESS) return true;
+    take_back(driver, borrowed->handle);
+    return false;
+}
+
+static void return_context(void *self, struct device_context borrowed) {
+    struct device_driver *driver = driver_of(self);
+    device_driver_leave(driver, true);
+    take_back(driver, borrowed.handle);
+}
+
 static bool knows_primary(struct device_driver *driver, int ordinal) {
     pthread_mutex_lock(&driver->live_lock);
     const struct live_context *live = driver->live;
@@ -497,6 +530,8 @@ void device_fences_bind(struct device_driver *driver) {
     pthread_mutex_init(&driver->live_lock, NULL);
     pthread_cond_init(&driver->live_changed, NULL);
     driver->ops.context_alone = context_alone;
+    driver->ops.borrow_context = borrow_context;
+    driver->ops.return_context = return_context;
     driver->ops.synchronize_all = synchronize_all;
     driver->ops.fences_supported = fences_supported;
     driver->ops.fence_record = fence_record;

@@ -16,6 +16,17 @@ uint64_t COLD figures_clock(void) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+static void tell_limit(const struct pool *pool, struct poolcuda_pool *figures) {
+    const uint64_t limit = pool_limit_of(pool->system);
+    __atomic_store_n(&figures->limited, limit != CONFIG_NONE, __ATOMIC_RELAXED);
+    stats_set(&figures->limit_bytes, limit != CONFIG_NONE ? limit : 0);
+    stats_set(&figures->max_split_bytes, device_max_split(pool->device));
+}
+
+void figures_limit(struct pool *pool) {
+    tell_limit(pool, pool->figures);
+}
+
 void figures_open(struct pool *pool) {
     struct poolcuda_pool *figures = stats_pool_open();
     const struct device_state *device = pool->device;
@@ -24,10 +35,8 @@ void figures_open(struct pool *pool) {
                                                                                 : pool->source.context.handle);
     figures->generation = pool->generation;
     figures->device = device->ordinal;
-    figures->limited = pool->system->options.limit_bytes != CONFIG_NONE;
-    figures->limit_bytes = figures->limited ? pool->system->options.limit_bytes : 0;
+    tell_limit(pool, figures);
     figures->device_total_bytes = device->total;
-    figures->max_split_bytes = device->max_split;
     memcpy(figures->uuid, device->info.uuid, sizeof figures->uuid);
     memcpy(figures->pci, device->info.pci, sizeof figures->pci);
     pool->figures = figures;
@@ -63,18 +72,36 @@ void figures_end(struct pool *pool) {
     figures_end_hit(pool);
 }
 
-void figures_note_peaks(struct pool *pool) {
+/* `reset`: they become the present values, also where they were higher. */
+static void note_peaks(struct pool *pool, bool reset) {
     struct poolcuda_pool *figures = pool->figures;
     struct front_sums fronts;
     fronts_sum(pool, &fronts);
     const uint64_t idle = pool->idle_bytes + fronts.idle, ordered = pool->ordered_bytes + fronts.ordered,
                    waiting = pool->waiting.bytes + fronts.waiting;
-    stats_raise(&figures->peak_live_bytes, fronts.live);
-    stats_raise(&figures->peak_requested_bytes, fronts.requested);
-    stats_raise(&figures->peak_cached_bytes, idle + ordered + waiting);
-    stats_raise(&figures->peak_idle_bytes, idle);
-    stats_raise(&figures->peak_ordered_bytes, ordered);
-    stats_raise(&figures->peak_waiting_bytes, waiting);
+    void (*const note)(uint64_t *, uint64_t) = reset ? stats_set : stats_raise;
+    note(&figures->peak_live_bytes, fronts.live);
+    note(&figures->peak_requested_bytes, fronts.requested);
+    note(&figures->peak_cached_bytes, idle + ordered + waiting);
+    note(&figures->peak_idle_bytes, idle);
+    note(&figures->peak_ordered_bytes, ordered);
+    note(&figures->peak_waiting_bytes, waiting);
+}
+
+void figures_note_peaks(struct pool *pool) {
+    note_peaks(pool, false);
+}
+
+void figures_reset_peaks(struct pool *pool) {
+    figures_begin(pool);
+    stats_set(&pool->figures->peak_reserved_bytes, pool->reserved + pool->unused_bytes);
+    fixed_reset_peaks(pool);
+    /* No hit is amid a change meanwhile, nor may one pass the new peaks without a look. */
+    fronts_lock(pool);
+    fronts_allow_nothing(pool);
+    note_peaks(pool, true);
+    fronts_unlock(pool);
+    figures_end(pool);
 }
 
 void figures_miss(struct pool *pool, const struct block *block) {

@@ -194,6 +194,13 @@ bool fixed_put(struct pool *pool, struct block *block) {
     return true;
 }
 
+void fixed_reset_peaks(struct pool *pool) {
+    for (unsigned i = 0; i < pool->fixed_count; i++) {
+        const struct fixed_size *fixed = &pool->fixed[i];
+        stats_set(&fixed->figures->peak_in_use, fixed->blocks - fixed->idle);
+    }
+}
+
 void fixed_forget(struct pool *pool) {
     for (unsigned i = 0; i < pool->fixed_count; i++) {
         struct fixed_size *fixed = &pool->fixed[i];

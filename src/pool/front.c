@@ -248,6 +248,15 @@ void front_allow(struct pool *pool, struct front *front, size_t live, size_t req
     allow(pool, front, false, requested, &pool->figures->peak_requested_bytes);
 }
 
+void fronts_allow_nothing(struct pool *pool) {
+    for (unsigned i = 0; i < pool->front_count; i++) {
+        struct front *front = pool->fronts[i];
+        if (!front) continue;
+        front_set(&front->most_live, front_get(&front->live));
+        front_set(&front->most_requested, front_get(&front->requested));
+    }
+}
+
 /* ---- blocks that come and go by way of the pool's lock ---- */
 
 void front_begin_life(struct pool *pool, struct front *front, struct block *block, size_t requested,

@@ -113,6 +113,9 @@ uint64_t fronts_live_blocks(const struct pool *pool);
  * lock, inside figures_begin … figures_end. */
 void front_allow(struct pool *pool, struct front *front, size_t live, size_t requested);
 
+/* Their live and requested bytes may become no more than they are without a look. With all locks. */
+void fronts_allow_nothing(struct pool *pool);
+
 /* A block that is in the table and no front's becomes the program's, counted as a hit; inside figures_begin …
  * figures_end, as all that follow. */
 void front_begin_life(struct pool *pool, struct front *front, struct block *block, size_t requested,

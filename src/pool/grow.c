@@ -36,7 +36,7 @@ void device_count(struct device_state *device, uint64_t change) {
  * limit. */
 static bool device_promise(struct pool *pool, uint64_t bytes) {
     struct device_state *device = pool->device;
-    uint64_t limit = pool->system->options.limit_bytes;
+    const uint64_t limit = pool_limit_of(pool->system);
     pthread_mutex_lock(&device->lock);
     bool within = bytes <= limit && device->reserved <= limit - bytes;
     if (within) device_count(device, bytes);
@@ -48,6 +48,13 @@ static void device_return(struct device_state *device, uint64_t bytes) {
     pthread_mutex_lock(&device->lock);
     device_count(device, -bytes);
     pthread_mutex_unlock(&device->lock);
+}
+
+uint64_t device_reserved(struct device_state *device) {
+    pthread_mutex_lock(&device->lock);
+    const uint64_t reserved = device->reserved;
+    pthread_mutex_unlock(&device->lock);
+    return reserved;
 }
 
 struct room {
@@ -69,11 +76,10 @@ static struct room device_room(struct pool *pool, bool ask) {
         }
         capture_record_end(pool->system);
     }
-    if (options->limit_bytes != CONFIG_NONE) {
-        pthread_mutex_lock(&pool->device->lock);
-        uint64_t reserved = pool->device->reserved;
-        pthread_mutex_unlock(&pool->device->lock);
-        room.limit = options->limit_bytes > reserved ? options->limit_bytes - reserved : 0;
+    const uint64_t limit = pool_limit_of(pool->system);
+    if (limit != CONFIG_NONE) {
+        const uint64_t reserved = device_reserved(pool->device);
+        room.limit = limit > reserved ? limit - reserved : 0;
     }
     return room;
 }
@@ -373,10 +379,8 @@ bool grow_settle(struct pool_system *system, const struct device_state *device) 
     return settled;
 }
 
-uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint64_t keep_bytes, bool waits) {
-    grow_prove(system, device);
-    uint64_t released = grow_release(system, device, UINT64_MAX, keep_bytes, waits);
-    if (!released) return 0;
+/* No lock held. */
+static void count_trim(struct pool_system *system, const struct device_state *device, uint64_t released) {
     for (struct pool *pool = atomic_load(&system->pools); pool; pool = pool->next) {
         if (pool->device != device) continue;
         lock_take(&pool->lock);
@@ -387,7 +391,22 @@ uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint
         lock_give(&pool->lock);
         break;
     }
+}
+
+static uint64_t give_up(struct pool_system *system, struct device_state *device, uint64_t enough, uint64_t keep,
+                        bool waits) {
+    grow_prove(system, device);
+    const uint64_t released = grow_release(system, device, enough, keep, waits);
+    if (released) count_trim(system, device, released);
     return released;
+}
+
+uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint64_t keep_bytes, bool waits) {
+    return give_up(system, device, UINT64_MAX, keep_bytes, waits);
+}
+
+uint64_t grow_give_up(struct pool_system *system, struct device_state *device, uint64_t bytes) {
+    return give_up(system, device, bytes, 0, true);
 }
 
 /* Wholly free segments whose bytes together nearly make one of `exact`: four at most, largest first, taken out of the
@@ -646,7 +665,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
     if (*block) return DEVICE_OK;
     merge_bins(pool);
 
-    size_t wanted = policy_segment(request->size, pool->reserved, pool->device->max_split, &system->options);
+    size_t wanted = policy_segment(request->size, pool->reserved, device_max_split(pool->device), &system->options);
     if (pool->wholes) {
         figures_begin(pool);
         *block = prealloc_hand_out(request, exact, wanted);
@@ -666,6 +685,7 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
         grow_give_back(pool, segment);
     }
 
+    if (system->options.attend) system->options.attend();
     grow_release_ended(system);
     struct room room;
     wanted = make_room(request, exact, wanted, &room);

@@ -20,6 +20,8 @@ int grow_and_hand_out(const struct request *request, struct block **block, bool 
                       enum poolcuda_oom_reason *reason);
 /* `change` (modulo 2^64) bytes of the device were reserved or given back. Under device->lock. */
 void device_count(struct device_state *device, uint64_t change);
+/* What is reserved on it, promises included. No lock held. */
+uint64_t device_reserved(struct device_state *device);
 /* Give back wholly free segments of all pools of a device: largest first, until `enough` bytes are back or at most
  * `keep` bytes stay cached. Without `waits` those of the async kind alone: the driver's release of a plain one waits
  * for the device. No lock held. */
@@ -38,6 +40,9 @@ void grow_merge(struct pool_system *system, const struct device_state *device);
 
 /* Give back what is wholly free until at most `keep_bytes` stay cached, and count it as a trim. No lock held. */
 uint64_t grow_trim(struct pool_system *system, struct device_state *device, uint64_t keep_bytes, bool waits);
+
+/* Give `bytes` back where that is known to be possible, and count it as a trim. No lock held. */
+uint64_t grow_give_up(struct pool_system *system, struct device_state *device, uint64_t bytes);
 
 /* The device's headroom was touched: give back what is wholly free until it is whole. No lock held; the
  * caller is counted in pool->inside. */

@@ -211,7 +211,7 @@ static bool block_join(struct pool *pool, struct block *neighbour, struct block 
 
 static struct fit_bounds bounds_of(const struct pool *pool, size_t size, bool any) {
     return any ? (struct fit_bounds){SIZE_MAX, SIZE_MAX}
-               : policy_fit(size, pool->device->max_split, pool->thrash.saves, &pool->system->options);
+               : policy_fit(size, device_max_split(pool->device), pool->thrash.saves, &pool->system->options);
 }
 
 struct block *heap_take(struct pool *pool, const struct stream_list *list, size_t size, bool any) {
@@ -219,7 +219,7 @@ struct block *heap_take(struct pool *pool, const struct stream_list *list, size_
     struct block *block = list ? index_find(list->index, size, most) : NULL;
     if (!block) block = index_find(&pool->idle, size, most);
     if (!block) return NULL;
-    const bool split = policy_split(block->size, size, pool->device->max_split);
+    const bool split = policy_split(block->size, size, device_max_split(pool->device));
     struct block *piece = split ? block_carve(pool, block, size) : NULL;
     if (piece) return piece;
     heap_unlist(pool, block);
@@ -277,7 +277,7 @@ static void make_free_again(struct pool *pool, struct block *block) {
 struct block *heap_hand_out(const struct request *request, struct block *block) {
     struct pool *pool = request->pool;
     assert(block->size >= request->size && "a block holds what it is handed out for");
-    if (block->size != request->size && policy_split(block->size, request->size, pool->device->max_split))
+    if (block->size != request->size && policy_split(block->size, request->size, device_max_split(pool->device)))
         block_split(pool, block, request->size);
     if (!live_table_add(&pool->table, block)) {
         make_free_again(pool, block);

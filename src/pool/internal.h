@@ -112,11 +112,16 @@ struct device_state {
     uint64_t largest;  /* most that one request may be: the memory, or what an address can be */
     _Atomic uint64_t passed; /* all batches up to this one are proved for its blocks */
     atomic_uint pressed;     /* DEVICE_…: what is freed is merged at once */
-    uint64_t crowded_above;  /* bytes reserved that make it so */
-    uint64_t max_split;
+    uint64_t crowded_above;  /* bytes reserved that make it so; guarded by lock */
+    uint64_t max_split;      /* written under contexts_lock: device_max_split */
     struct device_info info;
     struct device_state *next; /* system->devices */
 };
+
+/* It follows the limit. */
+static inline uint64_t device_max_split(const struct device_state *device) {
+    return __atomic_load_n(&device->max_split, __ATOMIC_RELAXED);
+}
 
 /* ---- thrash.c: a guard against giving segments back for others over and over. Guarded by the pool's lock ---- */
 
@@ -238,6 +243,11 @@ struct pool_system {
     struct capture_probe *probes;            /* guarded by probes_lock; whether there are any may be read without */
 };
 
+/* POOL_LIMIT_MB, or what was set since: adjust.c. It may change at any time. */
+static inline uint64_t pool_limit_of(const struct pool_system *system) {
+    return __atomic_load_n(&system->options.limit_bytes, __ATOMIC_RELAXED);
+}
+
 /* After streams_list for the ref's pool. Under pool->lock. */
 static inline void streams_make_ready(struct stream_ref *ref) {
     ref->ready = ref->handle > 2 && ref->list ? ref->list->front : NULL;
@@ -342,6 +352,7 @@ static inline bool fixed_owns(const struct pool *pool, const struct block *block
     return __builtin_expect(pool->looks_ahead, 0) && block->segment->fixed;
 }
 void fixed_forget(struct pool *pool);
+void fixed_reset_peaks(struct pool *pool); /* of its figures, to the present values */
 
 /* ---- notes.c: what the program did with a live block that its next owner must not find. In the block's tag ---- */
 
@@ -376,12 +387,16 @@ void cancelled_watch(void);
 
 /* Records for a new generation. */
 void figures_open(struct pool *pool);
+/* The limit and what follows it. */
+void figures_limit(struct pool *pool);
 void figures_begin(struct pool *pool); /* may be nested */
 void figures_end(struct pool *pool);   /* gauges follow the pool's sums */
 /* The same where nothing changed but that idle memory became live, or live memory idle. */
 void figures_end_hit(struct pool *pool);
 /* The peaks of cached memory and its parts, with what the fronts hold. */
 void figures_note_peaks(struct pool *pool);
+/* Peaks are the present values. */
+void figures_reset_peaks(struct pool *pool);
 /* A live block took a segment. */
 void figures_miss(struct pool *pool, const struct block *block);
 /* A hit that was timed; also the sign of life. No lock needed. */

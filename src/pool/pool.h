@@ -37,6 +37,9 @@ struct pool_options {
     /* An exported block was freed: from now on nobody can open it. True when nobody has it open any more; its number is
      * not asked about again. Called without a lock; NULL where nothing is exported. */
     bool (*export_over)(uint64_t export);
+
+    /* Called where a call of the pool is slow already, without a lock; it may call what adjust.c has. NULL: nothing. */
+    void (*attend)(void);
 };
 
 struct pool_system; /* all pools of a process over one device_ops */
@@ -115,6 +118,22 @@ uint64_t pool_releasable(struct pool_system *system, int ordinal, uint64_t *of_a
  * fixed size stays. Returns the bytes given back.
  * Blocks. */
 uint64_t pool_trim(struct pool_system *system, int ordinal, uint64_t keep_bytes);
+
+/* The same of every device, for a thread that needs no context of its own: so much may stay cached on each. Waits a
+ * moment for what the GPUs have just finished with. */
+uint64_t pool_trim_all(struct pool_system *system, uint64_t keep_bytes);
+
+/* The most that may be reserved per device from now on (CONFIG_NONE: no limit), for the same threads. Where more is,
+ * cached memory is given back, and then what was preallocated; what is in use stays. */
+struct pool_limit_change {
+    uint64_t before, given_back;
+    uint64_t over; /* bytes reserved beyond the limit, on the device where that is most */
+};
+void pool_set_limit(struct pool_system *system, uint64_t bytes, struct pool_limit_change *change);
+uint64_t pool_limit(const struct pool_system *system);
+
+/* The peaks of all figures become the present values. */
+void pool_reset_peaks(struct pool_system *system);
 
 /* Another driver call on this device ran out of memory: give back all that can be given back, what was preallocated
  * too. True when anything was,

@@ -109,6 +109,10 @@ static void start(bool enabled) {
     move_counters(&shared->header, &static_storage.header);
 }
 
+bool stats_published(void) {
+    return __atomic_load_n(&phase, __ATOMIC_ACQUIRE) == STARTED && creator == getpid();
+}
+
 void stats_start(bool enabled) {
     if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == STARTED) return;
     struct guard guard;

@@ -29,6 +29,9 @@ void stats_finish(void);
  * Async-signal-safe. */
 void stats_forget_in_child(bool anew);
 
+/* Does this process have a segment that others see? */
+bool stats_published(void);
+
 /* The header in force, shared or private. Never NULL. */
 struct poolcuda_header *stats_header(void);
 

@@ -77,6 +77,7 @@ static int segment_alloc(void *self, const struct segment_source *source, struct
 static int segment_release(void *self, const struct segment_source *source, uint64_t address, size_t bytes) {
     struct fake_device *fake = self;
     (void)bytes;
+    if (fake->during_release) fake->during_release(fake->during_arg);
     pthread_mutex_lock(&fake->lock);
     fake->releases++;
     fake->released_to = source->memory_pool;
@@ -255,6 +256,26 @@ static int fill(void *self, struct device_context context, const struct device_s
     return code;
 }
 
+static bool borrow_context(void *self, int ordinal, struct device_context *borrowed) {
+    struct fake_device *fake = self;
+    pthread_mutex_lock(&fake->lock);
+    const bool lives = fake->alive[ordinal];
+    if (lives) {
+        *borrowed = (struct device_context){FAKE_PRIMARY(ordinal), ordinal};
+        fake->borrows++;
+        fake->borrowed[ordinal]++;
+    }
+    pthread_mutex_unlock(&fake->lock);
+    return lives;
+}
+
+static void return_context(void *self, struct device_context borrowed) {
+    struct fake_device *fake = self;
+    pthread_mutex_lock(&fake->lock);
+    fake->borrowed[borrowed.ordinal]--;
+    pthread_mutex_unlock(&fake->lock);
+}
+
 static int memory_info(void *self, struct device_context context, size_t *free_bytes, size_t *total_bytes) {
     struct fake_device *fake = self;
     pthread_mutex_lock(&fake->lock);
@@ -310,6 +331,8 @@ void fake_device_init(struct fake_device *fake, uint64_t memory_each) {
                 .fence_drop = fence_drop,
                 .fill = fill,
                 .set_sync_memops = set_sync_memops,
+                .borrow_context = borrow_context,
+                .return_context = return_context,
                 .memory_info = memory_info,
                 .context_primary = context_primary,
                 .context_created = context_created,

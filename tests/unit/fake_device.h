@@ -63,6 +63,11 @@ struct fake_device {
     uint64_t sync_address;
     int sync_ordinal; /* of the context it was asked for under, −1: the caller's */
 
+    /* Contexts that were borrowed, and those that are; none lives on a device without a primary context. */
+    unsigned borrows;
+    int borrowed[FAKE_DEVICES];
+    void (*during_release)(void *arg); /* called inside each release, with no lock of the device's */
+
     /* What goes wrong. */
     bool no_fences;  /* the device has none; settled before the system is created */
     bool no_streams; /* no stream can be told from others */
