@@ -31,6 +31,9 @@
     X(POOL_FIXED, fixed, FIXED, POOLCUDA_VALUE_NONE, 0, 0,                                                            \
       "none, or up to 16 different SIZE*COUNT with B, KiB, MiB or GiB, as 64MiB*32,1MiB*256",                         \
       "blocks for cudaMalloc that are reserved likewise: requests of exactly that size are served from them first")   \
+    X(POOL_CONTROL, control, FLAG, 0, 0, 1, "0 or 1",                                                                 \
+      "1: accept `poolstat ctl`: others of the same user may have memory given back, change the limit and reset "     \
+      "peaks; costs a thread that sleeps")                                                                            \
     X(POOL_LIMIT_MB, limit, SIZE_MB, POOLCUDA_VALUE_NONE, 2, 1u << 24, "none, or 2 to 16777216",                      \
       "most that may be reserved per device")                                                                         \
     X(POOL_HEADROOM_MB, headroom, SIZE_MB, 256, 0, 1u << 24, "0 to 16777216",                                         \

@@ -15,6 +15,7 @@
 
 #include "config/config.h"
 #include "config/log.h"
+#include "control/control.h"
 #include "device/driver.h"
 #include "entry/callers.h"
 #include "entry/captures.h"
@@ -40,6 +41,7 @@ void process_first_call(void) {
     process_notice();
     stats_start(config_get()->stats);
     trace_start();
+    control_start();
     atomic_store_explicit(&process_own.figures_begun, true, memory_order_release);
 }
 
@@ -132,9 +134,11 @@ static struct pool_system *create(const struct device_ops *ops) {
         .free_event = config->free_mode == CONFIG_FREE_EVENT,
         .fill = config->fill,
         .export_over = exports_over,
+        .attend = config->control ? control_attend : NULL,
     };
     struct pool_system *system = pool_system_create(ops, &options);
     if (!system) return decline(POOLCUDA_PASS_no_host_memory);
+    control_serve(system);
     atomic_store_explicit(&phase, POOL_RUNNING, memory_order_release);
     return system;
 }
@@ -221,6 +225,7 @@ static void forget_parent(void) {
     imports_forget_in_child();
     stats_forget_in_child(!pooled);
     trace_forget_in_child();
+    control_forget_in_child();
     if (pooled) trace_start(); /* no first call will come by here */
     callers_after_fork(pooled);
 }
@@ -260,6 +265,7 @@ static void __attribute__((constructor)) loaded(void) {
 
 static void __attribute__((destructor)) unloaded(void) {
     process_notice();
+    control_finish();
     exports_finish();
     trace_finish();
     stats_finish();

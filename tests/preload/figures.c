@@ -76,14 +76,16 @@ int main(int argc, char **argv) {
     struct poolcuda_pool all = {0};
     struct cell_sums counters = {0};
     unsigned pools = 0;
+    uint64_t limit = 0;
     for (uint32_t i = 0; i < header->cells.count; i++) cell_sums_add(&counters, at(header, header->cells, i));
     for (uint32_t i = 0; i < header->pools.count; i++) {
         const struct poolcuda_pool pool = pool_at(header, i);
         pools += pool.state == POOLCUDA_POOL_OPEN;
+        if (pool.limit_bytes > limit) limit = pool.limit_bytes;
 #define ADD_POOL(name, unit, kind, help) all.name += pool.name;
         POOLCUDA_POOL_FIGURES(ADD_POOL)
     }
-    printf("pools %u\n", pools);
+    printf("pools %u\nlimit_bytes %" PRIu64 "\n", pools, limit);
 #define PRINT_POOL(name, unit, kind, help) printf(#name " %" PRIu64 "\n", all.name);
     POOLCUDA_POOL_FIGURES(PRINT_POOL)
 #define PRINT_CELL(name, unit, kind, help) printf(#name " %" PRIu64 "\n", counters.name);
