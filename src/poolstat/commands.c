@@ -15,6 +15,9 @@ static const struct command commands[] = {
      "for scripts: 'hit_rate > 0.9 and reserved < 20GiB'"},
     {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--summary] [--] COMMAND [ARGUMENT]...",
      "start a program on the pool"},
+    {"ctl", command_ctl, OPTIONS_ANSWER | OPTIONS_TEXT | OPTIONS_CTL, 2, 3,
+     "PID trim [KEEP]|limit SIZE|limit none|reset-peak",
+     "ask a process with POOL_CONTROL=1 to give memory back, keep to a limit, forget its peaks"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",
      "the POOL_* variables; what each field means; a command"},
 };

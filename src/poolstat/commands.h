@@ -26,6 +26,7 @@ int command_list(const struct options *options, int argc, char **argv);
 int command_show(const struct options *options, int argc, char **argv);
 int command_check(const struct options *options, int argc, char **argv);
 int command_run(const struct options *options, int argc, char **argv); /* without --summary returns only on failure */
+int command_ctl(const struct options *options, int argc, char **argv);
 int command_help(const struct options *options, int argc, char **argv);
 
 void help_usage(void);                            /* --help */

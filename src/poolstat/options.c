@@ -37,14 +37,22 @@ static const char *take_all(struct options *options, const char *text) {
     return NULL;
 }
 
-static const char *take_delay(struct options *options, const char *text) {
+static const char *take_seconds(const char *text, uint64_t *ns) {
     static const char wanted[] = "a number of seconds is wanted, at least 0.1 and at most 1000000";
     char *end;
     const double seconds = strtod(text, &end);
     if (text[0] == '\0' || text[strspn(text, "0123456789.")] != '\0' || *end != '\0' || seconds < 0.1 || seconds > 1e6)
         return wanted;
-    options->delay_ns = (uint64_t)(seconds * 1e9 + 0.5);
+    *ns = (uint64_t)(seconds * 1e9 + 0.5);
     return NULL;
+}
+
+static const char *take_delay(struct options *options, const char *text) {
+    return take_seconds(text, &options->delay_ns);
+}
+
+static const char *take_timeout(struct options *options, const char *text) {
+    return take_seconds(text, &options->timeout_ns);
 }
 
 static const char *take_count(struct options *options, const char *text) {
@@ -150,6 +158,7 @@ static const struct option_line lines[] = {
     {"no-header", '\0', NULL, OPTIONS_TABLE, "no line of titles", take_no_header},
     {"bytes", '\0', NULL, OPTIONS_TEXT, "sizes as numbers of bytes", take_bytes},
     {"color", '\0', "WHEN", OPTIONS_TEXT, "auto (on a terminal, unless NO_COLOR is set), always or never", take_color},
+    {"timeout", '\0', "SECONDS", OPTIONS_CTL, "for so long an answer is awaited (5)", take_timeout},
     {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
     {"summary", '\0', NULL, OPTIONS_RUN, "at its end, what it did with device memory, on stderr", take_summary},
     {"help", 'h', NULL, OPTIONS_GENERAL, "this text; behind a command, what that takes", take_nothing},
@@ -175,6 +184,8 @@ const char *options_group_title(enum option_group group) {
         return "Looks";
     case OPTIONS_TABLE:
         return "The table";
+    case OPTIONS_CTL:
+        return "Of ctl";
     case OPTIONS_RUN:
         return "Of run";
     case OPTIONS_GENERAL:

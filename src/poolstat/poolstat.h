@@ -42,6 +42,7 @@ struct options {
     uint64_t count;    /* of answers; 0: not said */
     bool once, timestamps;
     bool json, csv;
+    uint64_t timeout_ns; /* of ctl; 0: not said */
     const char *columns; /* of -o; NULL: the default ones */
     bool no_header, bytes;
     bool coloured;
