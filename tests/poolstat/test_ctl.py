@@ -264,7 +264,7 @@ def who_asks_already_is_waited_for_a_while():
         path = control_path(started)
         path.write_bytes(contents(started))
         with path.open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(held, fcntl.LOCK_SH)
             began = time.monotonic()
             result = ctl(started.pid, "trim", "--timeout", "0.3", folder=folder)
             expect(result.code, 1)
