@@ -17,7 +17,7 @@ static const struct command commands[] = {
      "start a program on the pool"},
     {"ctl", command_ctl, OPTIONS_ANSWER | OPTIONS_TEXT | OPTIONS_CTL, 2, 3,
      "PID trim [KEEP]|limit SIZE|limit none|reset-peak",
-     "ask a process with POOL_CONTROL=1 to give memory back, keep to a limit, forget its peaks"},
+     "have a process give memory back, limit it, reset its peaks"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",
      "the POOL_* variables; what each field means; a command"},
 };

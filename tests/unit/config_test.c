@@ -59,6 +59,7 @@ static void nothing_set_gives_the_documented_defaults(void **state) {
     assert_int_equal(config.free_mode, 0);
     assert_true(config.max_split == CONFIG_AUTO);
     assert_true(config.segment == MIB(16));
+    assert_false(config.control);
     assert_true(config.limit == CONFIG_NONE);
     assert_true(config.headroom == MIB(256));
     assert_true(config.trim == CONFIG_NONE);
@@ -112,6 +113,8 @@ static void good_values_are_taken_without_a_word(void **state) {
         {"POOL_FIXED=1B*1,513B*1,2048KiB*7,3GiB*1", "POOL_FIXED", "1B*1,513B*1,2MiB*7,3GiB*1"},
         {"POOL_FIXED=16MiB*1048576", "POOL_FIXED", "16MiB*1048576"},
         {"POOL_FIXED=16384GiB*1", "POOL_FIXED", "16384GiB*1"},
+        {"POOL_CONTROL=0", "POOL_CONTROL", "0"},
+        {"POOL_CONTROL=1", "POOL_CONTROL", "1"},
         {"POOL_LIMIT_MB=none", "POOL_LIMIT_MB", "none"},
         {"POOL_LIMIT_MB=2", "POOL_LIMIT_MB", "2 MiB"},
         {"POOL_LIMIT_MB=0512", "POOL_LIMIT_MB", "512 MiB"},
@@ -184,6 +187,7 @@ static const struct {
      "none, or up to 16 different SIZE*COUNT with B, KiB, MiB or GiB, as 64MiB*32,1MiB*256",
      "none",
      {"64MiB", "64*32", "64mib*2", "64MiB*32;1MiB*2", "1MiB*2,", ",1MiB*2"}},
+    {"POOL_CONTROL", "0 or 1", "0", {"2", "on", "none", "yes"}},
     {"POOL_LIMIT_MB", "none, or 2 to 16777216", "none", {"0", "1", "16777217", "auto", "17592186044417"}},
     {"POOL_HEADROOM_MB", "0 to 16777216", "256", {"16777217", "none", "auto", "to"}},
     {"POOL_TRIM_MB", "none, or 0 to 16777216", "none", {"16777217", "auto"}},
