@@ -22,6 +22,11 @@
  *          for the next request of their size: ordered bytes in the cell of a stream, idle bytes in one of none. In a
  *          consistent copy
  *          reserved = live + idle + ordered + waiting + retired + exported + prealloc_unused + fixed_free.
+ * Map.     A row of the block map shows one driver segment as it was found when its blocks were last walked, from
+ *          began_ns to refreshed_ns: not at one moment, but each byte of it once, so that its sums never exceed its
+ *          size. `sequence` of a row covers the row alone, in the same way. The map has the largest segments of all
+ *          pools, and of each pool the largest few; how many a pool has tells its record. An address is in one row at
+ *          most.
  */
 #ifndef POOLCUDA_STATS_H
 #define POOLCUDA_STATS_H
@@ -46,6 +51,9 @@ extern "C" {
 #define POOLCUDA_MAX_FIXED 128u      /* records of fixed-size pools; likewise */
 #define POOLCUDA_MAX_EVENTS 256u     /* ring of events */
 #define POOLCUDA_MAX_CONFIG 48u      /* configuration entries */
+#define POOLCUDA_MAX_MAP_ROWS 128u   /* segments in the block map */
+#define POOLCUDA_MAP_CELLS 64u       /* a segment's parts there, equal but for the rounding: see poolcuda_map_row */
+#define POOLCUDA_MAP_PARTS 255u      /* of a cell, in which is told how much of it is in each state */
 #define POOLCUDA_SIZE_CLASSES 40u    /* powers of two from 512 bytes: class k holds (256 << k, 512 << k] */
 #define POOLCUDA_LATENCY_BUCKETS 32u /* powers of two: bucket k counts [1 << k, 2 << k) ns */
 #define POOLCUDA_LATENCY_SAMPLE 64u  /* one call in this many is timed */
@@ -146,6 +154,15 @@ extern "C" {
     X(hits, COUNT, COUNTER, "requests of its size that it served")                                                 \
     X(misses, COUNT, COUNTER, "requests of its size that found no free block: served by the ordinary pool")
 
+/* What a byte of a segment is, in the block map; what is in none of these states was preallocated and is unused. */
+#define POOLCUDA_MAP_STATES(X)                                                            \
+    X(live, BYTES, GAUGE, "the program's")                                                \
+    X(idle, BYTES, GAUGE, "free: the GPU has finished with it")                           \
+    X(ordered, BYTES, GAUGE, "free in the order of one stream")                           \
+    X(waiting, BYTES, GAUGE, "freed, and waiting for a fence")                            \
+    X(fixed, BYTES, GAUGE, "free in a fixed-size pool: for requests of exactly its size") \
+    X(kept, BYTES, GAUGE, "never given out again, or kept since other processes may have it open")
+
 /* Why a call went to the driver untouched: X(name, help). Process-wide counters, in this order. */
 #define POOLCUDA_PASS_REASONS(X)                                          \
     X(disabled, "POOL_ENABLE=0")                                          \
@@ -188,6 +205,13 @@ enum poolcuda_event_type { POOLCUDA_EVENT_none, POOLCUDA_EVENT_TYPES(POOLCUDA_EN
 #define POOLCUDA_STREAM_THREAD_SHIFT 24
 
 enum poolcuda_kind { POOLCUDA_KIND_PLAIN = 1, POOLCUDA_KIND_ASYNC = 2 }; /* of segments, never mixed */
+
+/* What a segment of the block map is for. */
+enum poolcuda_map_kind {
+    POOLCUDA_MAP_ORDINARY = 0,
+    POOLCUDA_MAP_PREALLOCATED = 1, /* POOL_PREALLOC_MB */
+    POOLCUDA_MAP_FIXED = 2         /* POOL_FIXED */
+};
 
 enum poolcuda_state { POOLCUDA_STARTING = 0, POOLCUDA_RUNNING = 1, POOLCUDA_ENDED = 2 }; /* of the process */
 
@@ -239,7 +263,8 @@ struct poolcuda_header {
     uint64_t proc_address_lookups; /* changes: counter of cuGetProcAddress calls seen */
     uint64_t symbols_hooked;       /* changes: counter of look-ups answered with a hook (dlsym and cuGetProcAddress) */
     struct poolcuda_section fixed; /* count 0 in segments of a writer that did not know it */
-    uint64_t reserved[12];
+    struct poolcuda_section map;   /* likewise */
+    uint64_t reserved[10];
 };
 
 struct poolcuda_config_entry {
@@ -294,6 +319,36 @@ struct poolcuda_fixed {
     POOLCUDA_FIXED_FIGURES(POOLCUDA_FIELD)
 };
 
+#define POOLCUDA_MAP_PART(name, unit, kind, help) uint8_t name;
+#define POOLCUDA_MAP_BYTES(name, unit, kind, help) uint64_t name##_bytes;
+
+/* A part of a segment: how much of it is in each state, in POOLCUDA_MAP_PARTS of the cell. Together they are no more
+ * than that; a state of which there is anything has one part at least. */
+struct poolcuda_map_cell {
+    POOLCUDA_MAP_STATES(POOLCUDA_MAP_PART)
+    uint8_t size_class; /* 1 + that of the block which most of the cell belongs to; 0: none */
+    uint8_t blocks;     /* that begin in it, 255: so many or more */
+};
+
+/* One segment. Its cell i is from place(i) to place(i + 1) behind `address`, where place(i) is size / cells * i +
+ * size % cells * i / cells, and cells is POOLCUDA_MAP_CELLS. */
+struct poolcuda_map_row {
+    uint32_t pool;     /* index of its pool record + 1; 0: unused */
+    uint32_t kind;     /* enum poolcuda_map_kind */
+    uint64_t sequence; /* changes; see Map above */
+    uint64_t address;
+    uint64_t size_bytes;
+    uint64_t began_ns, refreshed_ns; /* when the first and the last of its blocks were looked at */
+    POOLCUDA_MAP_STATES(POOLCUDA_MAP_BYTES)
+    uint64_t largest_free_bytes;       /* largest block that is idle or ordered */
+    uint32_t live_blocks, free_blocks; /* the latter: idle, ordered, waiting, or free in a fixed-size pool */
+    uint64_t reserved[2];
+    struct poolcuda_map_cell cells[POOLCUDA_MAP_CELLS];
+};
+
+#undef POOLCUDA_MAP_PART
+#undef POOLCUDA_MAP_BYTES
+
 struct poolcuda_event {
     uint64_t sequence; /* number of the event, from 1; written last, 0 while the record is being written */
     uint64_t time_ns;
@@ -318,6 +373,9 @@ POOLCUDA_STATIC_ASSERT(offsetof(struct poolcuda_cell, classes) == 128, "the sums
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_pool) % 64 == 0, "pool records share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_cell) % 64 == 0, "cells share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_fixed) == 64, "a fixed-size pool is a cache line");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_map_cell) == 8, "a cell of the map is one word");
+POOLCUDA_STATIC_ASSERT(offsetof(struct poolcuda_map_row, cells) == 128, "the sums of a row fill two cache lines");
+POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_map_row) % 64 == 0, "rows of the map share no cache line");
 POOLCUDA_STATIC_ASSERT(sizeof(struct poolcuda_event) == 128, "an event is 128 bytes");
 POOLCUDA_STATIC_ASSERT(POOLCUDA_PASS_COUNT <= 32, "reasons fit the header's table");
 

@@ -61,14 +61,18 @@ static int COLD alloc_miss(const struct request *wanted, uint64_t began, uint64_
             figures_miss(pool, block);
             stats_add(&pool->figures->miss_ns[stats_latency_bucket(figures_clock() - began)], 1);
             figures_end(pool);
+            map_hurry(pool);
         }
+        map_step(pool, figures_clock());
     }
     pool_leave(pool);
     if (code != DEVICE_OK) {
         lock_give(&pool->lock);
-        if (code == DEVICE_OUT_OF_MEMORY)
+        if (code == DEVICE_OUT_OF_MEMORY) {
+            map_refresh(pool->system, pool->device);
             log_line(LOG_WARNING, "device %d: out of memory: %zu bytes asked for%s", pool->device->ordinal,
                      request.requested, reason == POOLCUDA_OOM_LIMIT ? ", more than POOL_LIMIT_MB allows" : "");
+        }
         return code == POOL_PASS ? pool_pass(POOLCUDA_PASS_no_host_memory) : code;
     }
     code = alloc_done(&request, block, took_segment);
@@ -125,12 +129,17 @@ static int __attribute__((noinline)) HOT alloc_slowly(const struct request *requ
             return pool_pass(POOLCUDA_PASS_no_host_memory);
         }
     }
-    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+    if (__builtin_expect(began != 0, 0)) began = figures_hit_latency(pool, began);
     figures_end_hit(pool);
+    if (__builtin_expect(began != 0, 0)) map_step(pool, began);
     *address = block->address;
     const int code = alloc_done(request, block, false);
     check_or_abort(system);
     return code;
+}
+
+static void COLD hit_beat(struct pool *pool, uint64_t began) {
+    map_beat(pool->system, figures_hit_latency(pool, began));
 }
 
 /* A hit from a bin, with nothing else to do. False: it is as it was. `serves`: what a front that serves it says;
@@ -150,7 +159,7 @@ static inline bool alloc_hit(struct pool *pool, struct front *front, uint64_t se
     const bool traced = front->traced;
     lock_give(&front->lock);
     *address = told.address;
-    if (__builtin_expect(began != 0, 0)) figures_hit_latency(pool, began);
+    if (__builtin_expect(began != 0, 0)) hit_beat(pool, began);
     if (__builtin_expect(traced, 0)) watch_hit(pool, told, requested, stream, door);
     return true;
 }
@@ -169,7 +178,7 @@ static int COLD alloc_ahead(struct request *request, uint64_t began, uint64_t *a
         return alloc_slowly(request, NULL, began, address);
     }
     *address = block->address;
-    if (began) figures_hit_latency(pool, began);
+    if (began) map_step(pool, figures_hit_latency(pool, began));
     const int code = alloc_done(request, block, false);
     check_or_abort(pool->system);
     return code;

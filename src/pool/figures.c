@@ -42,6 +42,7 @@ void figures_open(struct pool *pool) {
     pool->figures = figures;
     fronts_open(pool);
     stats_pool_publish(figures);
+    map_open(pool);
 }
 
 void figures_begin(struct pool *pool) {
@@ -113,10 +114,11 @@ void figures_miss(struct pool *pool, const struct block *block) {
     lock_give(&front->lock);
 }
 
-void COLD figures_hit_latency(struct pool *pool, uint64_t began) {
+uint64_t COLD figures_hit_latency(struct pool *pool, uint64_t began) {
     const uint64_t now = figures_clock();
     __atomic_fetch_add(&pool->figures->hit_ns[stats_latency_bucket(now - began)], 1, __ATOMIC_RELAXED);
     stats_set(&stats_header()->heartbeat_ns, now);
+    return now;
 }
 
 struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_event_type type) {

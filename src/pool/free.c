@@ -297,6 +297,7 @@ static int __attribute__((noinline)) HOT free_idle_slowly(struct pool *pool, uin
         figures_note_peaks(pool);
     }
     figures_end_hit(pool);
+    if (__builtin_expect(waited_ns != 0, 0)) map_step(pool, figures_clock());
     return free_done(pool, address, after, false);
 }
 
@@ -565,6 +566,7 @@ static int COLD free_after_hits(struct stream_ref *ref, uint64_t address, unsign
     figures_begin(pool);
     figures_note_peaks(pool);
     figures_end_hit(pool);
+    map_step(pool, figures_clock());
     struct stream_list *list = streams_find(pool, ref->identity.id);
     bool mark = false;
     if (list && list->front) {

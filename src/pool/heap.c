@@ -469,6 +469,7 @@ struct block *heap_add_part(struct pool *pool, struct segment *whole, uint64_t a
 }
 
 static void unlink_segment(struct pool *pool, struct segment *segment) {
+    map_forget(pool, segment);
     if (!segment->whole) registry_remove(&pool->system->registry, segment);
     if (segment->previous)
         segment->previous->next = segment->next;
@@ -486,8 +487,8 @@ void heap_detach_segment(struct pool *pool, struct segment *segment) {
            "only a wholly free segment is given back");
     idle_remove(pool, block);
     records_put_block(&pool->records, block);
-    segment->first = NULL;
     unlink_segment(pool, segment);
+    segment->first = NULL;
 }
 
 void heap_forget(struct pool *pool) {

@@ -52,6 +52,7 @@ struct request;
 #include "pool/streams.h"
 #include "pool/heap.h"
 #include "pool/grow.h"
+#include "pool/map.h"
 
 /* ---- bins.c ---- */
 
@@ -68,6 +69,7 @@ struct record_store {
     struct block *free_blocks;     /* by next */
     struct segment *free_segments; /* by next */
     struct record_slab *slabs;
+    struct block *walked; /* a walk is to go on with it (map.c); a neighbour, once it is put back here */
 };
 
 /* Zeroed pages; NULL when host memory ran out. Keeps errno. */
@@ -196,7 +198,8 @@ struct pool {
     struct thrash thrash;
     pthread_cond_t changed; /* status became OPEN, inside became 0 while CLOSED or ended, a marking ended */
     uint64_t changes;       /* how often */
-    struct pool *next;      /* system->pools */
+    struct map_walk map;
+    struct pool *next; /* system->pools */
 };
 
 /* The context of a pool of the plain kind. Without the lock it may be that of an earlier life, where the address that
@@ -241,6 +244,9 @@ struct pool_system {
     struct device_state *devices;            /* guarded by contexts_lock; grows only */
     pthread_mutex_t probes_lock;             /* guards probes; no other lock is taken inside */
     struct capture_probe *probes;            /* guarded by probes_lock; whether there are any may be read without */
+    _Atomic uint64_t map_due;                /* no step of the block map, and */
+    _Atomic uint64_t map_refresh_due;        /* no refresh before; ns */
+    _Atomic(struct pool *) map_last;         /* that had a step by map_beat */
 };
 
 /* POOL_LIMIT_MB, or what was set since: adjust.c. It may change at any time. */
@@ -399,8 +405,8 @@ void figures_note_peaks(struct pool *pool);
 void figures_reset_peaks(struct pool *pool);
 /* A live block took a segment. */
 void figures_miss(struct pool *pool, const struct block *block);
-/* A hit that was timed; also the sign of life. No lock needed. */
-void figures_hit_latency(struct pool *pool, uint64_t began);
+/* A hit that was timed; also the sign of life. Returns when it ended. No lock needed. */
+uint64_t figures_hit_latency(struct pool *pool, uint64_t began);
 /* An event with the pool's sums, to be completed; and its publication, in the ring and in the log. */
 struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_event_type type);
 void figures_publish(const struct poolcuda_event *event);

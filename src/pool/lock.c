@@ -7,7 +7,6 @@
 #include "pool/lock.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,12 +14,6 @@
 #define PAUSES_MOST 16    /* between two looks: half a microsecond */
 #define SLEEP_NS 50000    /* the holder may have lost its processor, and no yield would help one of a lower priority */
 #define SLEEP_MOST 500000 /* ns */
-
-static bool try_take(struct quick_lock *lock) {
-    unsigned free = 0;
-    return atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 &&
-           atomic_compare_exchange_strong_explicit(&lock->held, &free, 1, memory_order_acquire, memory_order_relaxed);
-}
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -32,7 +25,7 @@ static void pause_briefly(void) {
 
 static bool look(struct quick_lock *lock) {
     for (unsigned pauses = 8;; pauses *= 2) {
-        if (try_take(lock)) return true;
+        if (lock_try(lock)) return true;
         if (pauses > PAUSES_MOST) return false;
         for (unsigned i = 0; i < pauses; i++) pause_briefly();
     }

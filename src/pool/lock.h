@@ -9,6 +9,7 @@
 #define POOLCUDA_POOL_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct quick_lock {
     atomic_uint held;
@@ -23,6 +24,13 @@ static inline void lock_take(struct quick_lock *lock) {
             !atomic_compare_exchange_strong_explicit(&lock->held, &free, 1, memory_order_acquire, memory_order_relaxed),
             0))
         lock_await(lock);
+}
+
+/* True when it was free. */
+static inline bool lock_try(struct quick_lock *lock) {
+    unsigned free = 0;
+    return atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong_explicit(&lock->held, &free, 1, memory_order_acquire, memory_order_relaxed);
 }
 
 static inline void lock_give(struct quick_lock *lock) {

@@ -188,6 +188,7 @@ bool prealloc_has_room(struct pool *pool, size_t size) {
 /* ---- the end ---- */
 
 static void unlink_whole(struct pool *pool, struct segment *whole) {
+    map_forget(pool, whole);
     registry_remove(&pool->system->registry, whole);
     if (whole->previous)
         whole->previous->next = whole->next;

@@ -59,6 +59,7 @@ struct segment *records_segment(struct record_store *store) {
 }
 
 void records_put_block(struct record_store *store, struct block *block) {
+    if (__builtin_expect(block == store->walked, 0)) store->walked = block->before ? block->before : block->after;
     block_set_tag_word(block, 0);
     block_set_address(block, 0);
     block_set_size(block, 0);

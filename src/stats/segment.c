@@ -66,6 +66,7 @@ void segment_describe(struct segment_storage *storage) {
     header->cells = (struct poolcuda_section)SECTION(cells, POOLCUDA_MAX_CELLS);
     header->events = (struct poolcuda_section)SECTION(events, POOLCUDA_MAX_EVENTS);
     header->fixed = (struct poolcuda_section)SECTION(fixed, POOLCUDA_MAX_FIXED);
+    header->map = (struct poolcuda_section)SECTION(map, POOLCUDA_MAX_MAP_ROWS);
     /* Last: a process that is killed before leaves a file that is known to be unfinished. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
     memcpy(header->magic, POOLCUDA_MAGIC, sizeof header->magic);

@@ -20,6 +20,7 @@ struct segment_storage {
     struct poolcuda_cell cells[POOLCUDA_MAX_CELLS];
     struct poolcuda_event events[POOLCUDA_MAX_EVENTS];
     struct poolcuda_fixed fixed[POOLCUDA_MAX_FIXED];
+    struct poolcuda_map_row map[POOLCUDA_MAX_MAP_ROWS];
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct segment_storage) <= POOLCUDA_SHM_MAX_BYTES, "the segment keeps its bound");

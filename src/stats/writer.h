@@ -63,6 +63,23 @@ void stats_event(const struct poolcuda_event *event);
 /* Index of a pool's record + 1 for events, 0 when it is private. */
 uint32_t stats_pool_number(const struct poolcuda_pool *pool);
 
+/* ---- map.c: the block map. Each segment has one writer at a time. Keep errno; take a lock for moments, which may be
+ * taken inside that of a pool ---- */
+
+/* Has the map a row for the pool's segment at `address`, or would it get one? Never where the pool's record is private.
+ */
+bool stats_map_admits(const struct poolcuda_pool *pool, uint64_t address, uint64_t size);
+
+/* The row of a segment of the pool: of `row` all but pool and sequence. Nothing happens where it is not admitted; where
+ * all rows are taken, one that it is admitted for goes. */
+void stats_map_put(const struct poolcuda_pool *pool, const struct poolcuda_map_row *row);
+
+/* The segment is the pool's no more. */
+void stats_map_drop(const struct poolcuda_pool *pool, uint64_t address);
+
+/* In a new process: there are no rows. Async-signal-safe. */
+void stats_map_forget_in_child(void);
+
 /* ---- single-writer updates ---- */
 
 static inline uint64_t stats_get(const uint64_t *field) {
