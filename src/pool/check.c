@@ -286,6 +286,26 @@ static const char *check_wholes(const struct pool *pool, const struct walk *walk
     return NULL;
 }
 
+static bool is_in(const struct segment *segment, const struct segment *list) {
+    while (list && list != segment) list = list->next;
+    return list != NULL;
+}
+
+static const char *check_map(const struct pool *pool) {
+    const struct map_walk *walk = &pool->map;
+    const struct block *next = pool->records.walked;
+    uint64_t counted = 0;
+    HOLDS((walk->segment || (!walk->part && !next)) && "a walk that is at no segment goes on with no block");
+    if (!walk->segment) return NULL;
+    HOLDS((is_in(walk->segment, pool->segments) || is_in(walk->segment, pool->wholes)) && "a walk is at a segment");
+    HOLDS((!walk->part || (is_in(walk->part, pool->segments) && walk->part->whole == walk->segment)) &&
+          "or at a part of it");
+    HOLDS((!next || next->segment == (walk->part ? walk->part : walk->segment)) && "and at a block there");
+    for (unsigned i = 0; walk->begun && i <= MAP_STATES; i++) counted += walk->bytes[i];
+    HOLDS((!walk->begun || (counted == walk->at && walk->at <= walk->segment->size)) && "each byte is counted once");
+    return NULL;
+}
+
 static const char *check_figures(const struct pool *pool, const struct walk *walk) {
     const struct poolcuda_pool *figures = pool->figures;
     HOLDS(figures->sequence % 2 == 0 && pool->writing == 0 && "nobody writes the figures without the lock");
@@ -353,6 +373,7 @@ static const char *check_pool(const struct pool *pool) {
     if (!broken) broken = check_exported(pool, &walk);
     if (!broken) broken = check_fixed(pool, &walk);
     if (!broken) broken = check_wholes(pool, &walk);
+    if (!broken) broken = check_map(pool);
     return broken ? broken : check_figures(pool, &walk);
 }
 

@@ -76,7 +76,8 @@ static void layout_of_a_header_is_pinned(void **state) {
         PIN(poolcuda_header, proc_address_lookups, 512, 8),
         PIN(poolcuda_header, symbols_hooked, 520, 8),
         PIN(poolcuda_header, fixed, 528, 16),
-        PIN(poolcuda_header, reserved, 544, 96),
+        PIN(poolcuda_header, map, 544, 16),
+        PIN(poolcuda_header, reserved, 560, 80),
     };
     CHECK_PINS(poolcuda_header, 640, pins);
 }
@@ -194,6 +195,33 @@ static void layout_of_a_fixed_size_pool_is_pinned(void **state) {
     CHECK_PINS(poolcuda_fixed, 64, pins);
 }
 
+static void layout_of_a_cell_of_the_map_is_pinned(void **state) {
+    (void)state;
+    static const struct pin pins[] = {
+        PIN(poolcuda_map_cell, live, 0, 1),       PIN(poolcuda_map_cell, idle, 1, 1),
+        PIN(poolcuda_map_cell, ordered, 2, 1),    PIN(poolcuda_map_cell, waiting, 3, 1),
+        PIN(poolcuda_map_cell, fixed, 4, 1),      PIN(poolcuda_map_cell, kept, 5, 1),
+        PIN(poolcuda_map_cell, size_class, 6, 1), PIN(poolcuda_map_cell, blocks, 7, 1),
+    };
+    CHECK_PINS(poolcuda_map_cell, 8, pins);
+}
+
+static void layout_of_a_row_of_the_map_is_pinned(void **state) {
+    (void)state;
+    static const struct pin pins[] = {
+        PIN(poolcuda_map_row, pool, 0, 4),           PIN(poolcuda_map_row, kind, 4, 4),
+        PIN(poolcuda_map_row, sequence, 8, 8),       PIN(poolcuda_map_row, address, 16, 8),
+        PIN(poolcuda_map_row, size_bytes, 24, 8),    PIN(poolcuda_map_row, began_ns, 32, 8),
+        PIN(poolcuda_map_row, refreshed_ns, 40, 8),  PIN(poolcuda_map_row, live_bytes, 48, 8),
+        PIN(poolcuda_map_row, idle_bytes, 56, 8),    PIN(poolcuda_map_row, ordered_bytes, 64, 8),
+        PIN(poolcuda_map_row, waiting_bytes, 72, 8), PIN(poolcuda_map_row, fixed_bytes, 80, 8),
+        PIN(poolcuda_map_row, kept_bytes, 88, 8),    PIN(poolcuda_map_row, largest_free_bytes, 96, 8),
+        PIN(poolcuda_map_row, live_blocks, 104, 4),  PIN(poolcuda_map_row, free_blocks, 108, 4),
+        PIN(poolcuda_map_row, reserved, 112, 16),    PIN(poolcuda_map_row, cells, 128, 512),
+    };
+    CHECK_PINS(poolcuda_map_row, 640, pins);
+}
+
 static void layout_of_an_event_is_pinned(void **state) {
     (void)state;
     static const struct pin pins[] = {
@@ -236,6 +264,11 @@ static void numbers_of_the_contract_are_pinned(void **state) {
     assert_int_equal(POOLCUDA_OOM_NONE, 0);
     assert_int_equal(POOLCUDA_OOM_DRIVER, 1);
     assert_int_equal(POOLCUDA_OOM_LIMIT, 2);
+    assert_int_equal(POOLCUDA_MAP_CELLS, 64);
+    assert_int_equal(POOLCUDA_MAP_PARTS, 255);
+    assert_int_equal(POOLCUDA_MAP_ORDINARY, 0);
+    assert_int_equal(POOLCUDA_MAP_PREALLOCATED, 1);
+    assert_int_equal(POOLCUDA_MAP_FIXED, 2);
 }
 
 #define NAME_OF(name, help) #name,
@@ -283,6 +316,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(layout_of_a_size_class_is_pinned),
     cmocka_unit_test(layout_of_a_cell_is_pinned),
     cmocka_unit_test(layout_of_a_fixed_size_pool_is_pinned),
+    cmocka_unit_test(layout_of_a_cell_of_the_map_is_pinned),
+    cmocka_unit_test(layout_of_a_row_of_the_map_is_pinned),
     cmocka_unit_test(layout_of_an_event_is_pinned),
     cmocka_unit_test(numbers_of_the_contract_are_pinned),
     cmocka_unit_test(order_of_pass_reasons_is_pinned),
