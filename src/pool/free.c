@@ -368,6 +368,7 @@ static int __attribute__((noinline)) HOT free_waiting_slowly(struct pool *pool, 
     if (after.close) figures_note_peaks(pool);
     stats_set(&pool->figures->waiting_bytes, pool->waiting.bytes);
     figures_end_hit(pool);
+    if (after.close) map_step(pool, figures_clock());
     /* The driver's free of a block of the async kind never waits; one that has waited does not wait again. */
     after.wait = pool->source.kind == SEGMENT_PLAIN && !guarded && waits_too_much(pool);
     return free_done(pool, address, after, after.close);
@@ -521,6 +522,7 @@ static int __attribute__((noinline)) HOT free_ordered_slowly(struct pool *pool, 
         mark = wants_mark(pool, list);
         if (round) figures_note_peaks(pool);
         figures_end_hit(pool);
+        if (round) map_step(pool, figures_clock());
     } else {
         if (!noted) live_table_remove(&pool->table, address);
         heap_make_waiting(pool, block, batch);

@@ -11,7 +11,7 @@
 #define MAP_STEP_NS UINT64_C(1000000)
 #define MAP_STEP_BLOCKS 256u
 #define MAP_ROW_BLOCKS 16u /* beginning and writing a row count as so many, */
-#define MAP_REST_NS UINT64_C(100000000)
+#define MAP_REST_NS UINT64_C(10000000)
 #define MAP_REFRESH_SHARE 50u /* walks of everything take at most about this part of the time */
 #define MAP_NEVER UINT64_MAX
 

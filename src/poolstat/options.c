@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "choose.h"
+#include "poolcuda/stats.h"
 #include "variables.h"
 
 #define LONG_BASE 256 /* getopt's number of a long name: this and its index */
@@ -109,6 +110,25 @@ static const char *take_color(struct options *options, const char *text) {
     return NULL;
 }
 
+static const char *take_pool(struct options *options, const char *text) {
+    const unsigned long number = strtoul(text, NULL, 10);
+    if (text[0] == '\0' || text[strspn(text, "0123456789")] != '\0' || number == 0 || number > POOLCUDA_MAX_POOLS)
+        return "the number of a pool is wanted, as poolstat show has it";
+    options->pool = (uint32_t)number;
+    return NULL;
+}
+
+static const char *take_classes(struct options *options, const char *text) {
+    (void)text;
+    options->classes = true;
+    return NULL;
+}
+
+static const char *take_svg(struct options *options, const char *text) {
+    options->svg = text;
+    return text[0] == '\0' ? "the name of a file is wanted, or -" : NULL;
+}
+
 static const char *take_json(struct options *options, const char *text) {
     (void)text;
     options->json = true;
@@ -158,6 +178,9 @@ static const struct option_line lines[] = {
     {"no-header", '\0', NULL, OPTIONS_TABLE, "no line of titles", take_no_header},
     {"bytes", '\0', NULL, OPTIONS_TEXT, "sizes as numbers of bytes", take_bytes},
     {"color", '\0', "WHEN", OPTIONS_TEXT, "auto (on a terminal, unless NO_COLOR is set), always or never", take_color},
+    {"pool", '\0', "NUMBER", OPTIONS_MAP, "one pool alone, by its number in poolstat show", take_pool},
+    {"classes", '\0', NULL, OPTIONS_MAP, "also of what size the blocks are", take_classes},
+    {"svg", '\0', "FILE", OPTIONS_MAP, "an SVG picture in place of text; -: to the standard output", take_svg},
     {"timeout", '\0', "SECONDS", OPTIONS_CTL, "for so long an answer is awaited (5)", take_timeout},
     {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
     {"summary", '\0', NULL, OPTIONS_RUN, "at its end, what it did with device memory, on stderr", take_summary},
@@ -184,6 +207,8 @@ const char *options_group_title(enum option_group group) {
         return "Looks";
     case OPTIONS_TABLE:
         return "The table";
+    case OPTIONS_MAP:
+        return "Of map";
     case OPTIONS_CTL:
         return "Of ctl";
     case OPTIONS_RUN:

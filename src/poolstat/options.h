@@ -15,9 +15,10 @@ enum option_group {
     OPTIONS_ANSWER = 1 << 2, /* JSON */
     OPTIONS_TEXT = 1 << 3,   /* how text for people looks */
     OPTIONS_TABLE = 1 << 4,  /* of the list */
-    OPTIONS_RUN = 1 << 5,    /* of `run` alone */
+    OPTIONS_MAP = 1 << 5,    /* of `map` alone */
     OPTIONS_CTL = 1 << 6,    /* of `ctl` alone */
-    OPTIONS_GENERAL = 1 << 7 /* every command takes them */
+    OPTIONS_RUN = 1 << 7,    /* of `run` alone */
+    OPTIONS_GENERAL = 1 << 8 /* every command takes them */
 };
 
 struct option_line {

@@ -46,8 +46,11 @@ struct options {
     const char *columns; /* of -o; NULL: the default ones */
     bool no_header, bytes;
     bool coloured;
-    bool summary; /* of run */
-    size_t width; /* columns of the terminal, 0 when lines may be of any length */
+    bool summary;    /* of run */
+    uint32_t pool;   /* number of the one pool that map shows; 0: all */
+    bool classes;    /* size classes too */
+    const char *svg; /* file that map writes; NULL: none */
+    size_t width;    /* columns of the terminal, 0 when lines may be of any length */
 };
 
 #endif

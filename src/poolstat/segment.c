@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "memory.h"
+#include "segment_map.h"
 
 #define RETRY_NS 1000000u    /* for consistent copies of all pools together */
 #define STARTING_RETRIES 20u /* of a millisecond each, for an owner that is just making its segment */
@@ -63,6 +64,10 @@ static enum segment_result read_at(const struct reading *reading, void *to, uint
         size -= (uint64_t)got;
     }
     return SEGMENT_READ;
+}
+
+static enum segment_result read_for_map(const void *reading, void *to, uint64_t size, uint64_t offset) {
+    return read_at(reading, to, size, offset);
 }
 
 static uint64_t section_bytes(const struct poolcuda_section *section) {
@@ -344,6 +349,7 @@ static enum segment_result read_segment(int fd, bool gone_too, struct segment **
     if (result == SEGMENT_READ) result = read_config(&reading, segment);
     if (result == SEGMENT_READ) result = read_pools(&reading, segment);
     if (result == SEGMENT_READ) result = read_events(&reading, segment);
+    if (result == SEGMENT_READ) result = segment_map_read(segment, read_for_map, &reading);
     segment->read_ns = now_ns();
     if (result != SEGMENT_READ) {
         segment_free(segment);
@@ -370,5 +376,6 @@ void segment_free(struct segment *segment) {
     free(segment->pools);
     free(segment->config);
     free(segment->events);
+    free(segment->map);
     free(segment);
 }

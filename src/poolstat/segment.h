@@ -31,6 +31,9 @@ struct segment {
     size_t pool_count;
     struct poolcuda_event *events; /* whole ones, oldest first */
     size_t event_count;
+    struct poolcuda_map_row *map; /* of all pools, by pool and address; each adds up */
+    size_t map_count;
+    bool map_approximate; /* a row was written to all the time, or was left out since it did not add up */
     uint64_t read_ns; /* CLOCK_MONOTONIC, when the copy was complete */
 };
 

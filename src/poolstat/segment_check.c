@@ -43,6 +43,7 @@ static bool sections_are_sound(const struct poolcuda_header *header, char why[SE
         {"cells", &header->cells, sizeof(struct poolcuda_cell)},
         {"events", &header->events, sizeof(struct poolcuda_event)},
         {"fixed", &header->fixed, sizeof(struct poolcuda_fixed)},
+        {"map", &header->map, sizeof(struct poolcuda_map_row)},
     };
     const size_t count = sizeof(rules) / sizeof(rules[0]);
     for (size_t i = 0; i < count; i++) {
