@@ -18,33 +18,36 @@ static uint64_t place_of(uint64_t size, unsigned cell) {
 }
 
 static void cell_open(struct map_walk *walk, unsigned number) {
-    memset(&walk->cell, 0, sizeof(walk->cell));
     walk->cell.number = number;
     walk->cell.begin = place_of(walk->row.size_bytes, number);
     walk->cell.end = place_of(walk->row.size_bytes, number + 1);
+    walk->cell.most = walk->cell.blocks = walk->cell.most_class = 0;
+    memset(walk->cell.bytes, 0, sizeof walk->cell.bytes);
 }
 
-/* Part of a cell as the layout has it. */
-static unsigned part_of(uint64_t bytes, uint64_t size) {
-    const unsigned part = (unsigned)(bytes * POOLCUDA_MAP_PARTS / size); /* of what an address can be, no overflow */
-    return bytes && !part ? 1 : part;
+static void cell_write(struct map_walk *walk, const uint8_t parts[MAP_STATES + 1], unsigned size_class) {
+    struct poolcuda_map_cell *cell = &walk->row.cells[walk->cell.number];
+#define SET(name, unit, kind, help) cell->name = parts[MAP_##name];
+    POOLCUDA_MAP_STATES(SET)
+#undef SET
+    cell->size_class = (uint8_t)size_class;
+    cell->blocks = (uint8_t)(walk->cell.blocks < UINT8_MAX ? walk->cell.blocks : UINT8_MAX);
 }
 
 static void cell_close(struct map_walk *walk) {
     const uint64_t size = walk->cell.end - walk->cell.begin;
-    unsigned parts[MAP_STATES + 1], sum = 0, largest = 0;
+    uint8_t parts[MAP_STATES + 1] = {0};
+    unsigned left = POOLCUDA_MAP_PARTS, largest = 0;
     for (unsigned i = 0; i <= MAP_STATES; i++) {
-        parts[i] = part_of(walk->cell.bytes[i], size);
-        sum += parts[i];
-        if (walk->cell.bytes[i] > walk->cell.bytes[largest]) largest = i;
+        const uint64_t bytes = walk->cell.bytes[i];
+        if (!bytes) continue;
+        const unsigned part = (unsigned)(bytes * POOLCUDA_MAP_PARTS / size); /* bytes of an address: no overflow */
+        parts[i] = (uint8_t)(part ? part : 1);
+        left -= parts[i];
+        if (bytes > walk->cell.bytes[largest]) largest = i;
     }
-    parts[largest] += POOLCUDA_MAP_PARTS - sum; /* what rounding has added or left */
-    struct poolcuda_map_cell *cell = &walk->row.cells[walk->cell.number];
-#define SET(name, unit, kind, help) cell->name = (uint8_t)parts[MAP_##name];
-    POOLCUDA_MAP_STATES(SET)
-#undef SET
-    cell->size_class = (uint8_t)walk->cell.most_class;
-    cell->blocks = (uint8_t)(walk->cell.blocks < UINT8_MAX ? walk->cell.blocks : UINT8_MAX);
+    parts[largest] = (uint8_t)(parts[largest] + left); /* what rounding has left, or taken (modulo 2^32) */
+    cell_write(walk, parts, walk->cell.most_class);
 }
 
 /* The next `bytes` of the segment are of one block, or unused. size_class: 1 + that of the block. `begins`: the block
@@ -54,16 +57,21 @@ static void count(struct map_walk *walk, enum map_state state, uint64_t bytes, u
     walk->cell.blocks += begins;
     while (bytes > 0) {
         const uint64_t left = walk->cell.end - walk->at, own = bytes < left ? bytes : left;
-        walk->cell.bytes[state] += own;
-        if (own > walk->cell.most) {
-            walk->cell.most = own;
-            walk->cell.most_class = size_class;
+        if (own == walk->cell.end - walk->cell.begin) { /* most cells of large blocks */
+            uint8_t parts[MAP_STATES + 1] = {0};
+            parts[state] = POOLCUDA_MAP_PARTS;
+            cell_write(walk, parts, size_class);
+        } else {
+            walk->cell.bytes[state] += own;
+            if (own > walk->cell.most) {
+                walk->cell.most = own;
+                walk->cell.most_class = size_class;
+            }
+            if (own == left) cell_close(walk);
         }
         walk->at += own;
         bytes -= own;
-        if (walk->at < walk->cell.end) continue;
-        cell_close(walk);
-        if (walk->cell.number + 1 < POOLCUDA_MAP_CELLS) cell_open(walk, walk->cell.number + 1);
+        if (own == left && walk->cell.number + 1 < POOLCUDA_MAP_CELLS) cell_open(walk, walk->cell.number + 1);
     }
 }
 
@@ -203,9 +211,14 @@ static void walk_begin(struct pool *pool, uint64_t now) {
     pool->map.began_ns = now;
 }
 
-static void COLD walk_step(struct pool *pool, uint64_t now) {
+/* A step that was claimed at `now`. */
+static void walk_step(struct pool *pool, uint64_t now) {
     if (!pool->map.segment) walk_begin(pool, now);
     walk_on(pool, MAP_STEP_BLOCKS, now);
+    const uint64_t end = figures_clock();
+    uint64_t pause = end > now ? (end - now) * MAP_SHARE : 0;
+    if (pause > MAP_PAUSE_MOST_NS) pause = MAP_PAUSE_MOST_NS;
+    if (pause > MAP_STEP_NS) atomic_store_explicit(&pool->system->map_due, now + pause, memory_order_relaxed);
 }
 
 /* ---- when ---- */
