@@ -11,7 +11,10 @@
  *   grown     records are longer than the layout's, as a later release may make them
  *   ring      more events than the ring holds
  *   bare      no pool yet
- *   old       of a release that knew no fixed-size pools, nor when the pool grows
+ *   old       of a release that knew no fixed-size pools and no block map, nor when the pool grows
+ *   unmapped  no segment has a row of the block map yet
+ *   map-torn  a thread goes on writing a row of it
+ *   map-wild  some of its rows cannot be
  *   negative  more was freed than allocated
  *   unheld    a cell has more than it holds
  *   lagging   the peaks are as they were when nothing had happened
@@ -45,6 +48,7 @@
 #define JOINING 24u /* more cells */
 #define EVENTS 16u
 #define FIXED 4u
+#define MAP_ROWS 8u
 
 static char *segment;
 static size_t segment_bytes;
@@ -241,10 +245,70 @@ static void fill_fixed(struct poolcuda_header *header) {
         memcpy(record_at(&header->fixed, i), &records[i], sizeof(records[i]));
 }
 
+/* Of a row's cells from `from` to before `to`. */
+static void fill_cells(struct poolcuda_map_row *row, unsigned from, unsigned to, struct poolcuda_map_cell cell) {
+    for (unsigned i = from; i < to; i++) row->cells[i] = cell;
+}
+
+static struct poolcuda_map_row *open_row(struct poolcuda_header *header, uint32_t index, uint32_t pool,
+                                         uint64_t address, uint64_t size) {
+    struct poolcuda_map_row *row = record_at(&header->map, index);
+    row->pool = pool;
+    row->address = address;
+    row->size_bytes = size;
+    row->began_ns = row->refreshed_ns = now_ns(CLOCK_MONOTONIC) - 3000000000u;
+    return row;
+}
+
+/* Of pool 1 three segments of four, 56 MiB of 64: what is live, waiting and half of what is idle. Of pool 2 its one
+ * segment. */
+static void fill_map(struct poolcuda_header *header) {
+    const struct poolcuda_map_cell live = {.live = 255, .size_class = 16}, idle = {.idle = 255, .size_class = 15},
+                                   waiting = {.waiting = 255, .size_class = 15};
+    if (has("old") || has("unmapped")) return;
+    struct poolcuda_map_row *row = open_row(header, 4, 1, UINT64_C(0x7f0002000000), 16 * MIB);
+    row->live_bytes = 8 * MIB;
+    row->waiting_bytes = 8 * MIB;
+    row->live_blocks = 1;
+    row->free_blocks = 2;
+    fill_cells(row, 0, 32, live);
+    fill_cells(row, 32, 64, waiting);
+    row->cells[0].blocks = row->cells[32].blocks = row->cells[40].blocks = 1;
+    row = open_row(header, 0, 1, UINT64_C(0x7f0000000000), 32 * MIB);
+    row->live_bytes = 32 * MIB;
+    row->live_blocks = 1;
+    fill_cells(row, 0, 64, live);
+    row->cells[0].blocks = 1;
+    row = open_row(header, 1, 1, UINT64_C(0x7f0004000000), 8 * MIB);
+    row->kind = POOLCUDA_MAP_FIXED;
+    row->idle_bytes = 6 * MIB;
+    row->fixed_bytes = 2 * MIB;
+    row->largest_free_bytes = 6 * MIB;
+    row->free_blocks = 2;
+    fill_cells(row, 0, 47, idle);
+    fill_cells(row, 47, 48, (struct poolcuda_map_cell){.idle = 200, .fixed = 55, .size_class = 15, .blocks = 255});
+    fill_cells(row, 48, 64, (struct poolcuda_map_cell){.fixed = 255, .size_class = 40});
+    row = open_row(header, 5, 2, UINT64_C(0x7f0008000000), 32 * MIB);
+    row->kind = POOLCUDA_MAP_PREALLOCATED;
+    row->live_bytes = 8 * MIB;
+    row->ordered_bytes = 20 * MIB;
+    row->kept_bytes = MIB;
+    fill_cells(row, 0, 16, live);
+    fill_cells(row, 16, 56, (struct poolcuda_map_cell){.ordered = 255, .size_class = 1});
+    fill_cells(row, 56, 58, (struct poolcuda_map_cell){.kept = 255, .size_class = 12});
+    fill_cells(row, 58, 59, (struct poolcuda_map_cell){.kept = 50, .size_class = 12});
+    if (!has("map-wild")) return;
+    open_row(header, 2, 99, 64 * MIB, MIB)->live_bytes = MIB; /* of a pool that there is not */
+    open_row(header, 3, 4, 64 * MIB, MIB)->live_bytes = MIB;  /* of one that is gone */
+    open_row(header, 6, 1, UINT64_MAX - MIB, 2 * MIB)->live_bytes = 1;
+    open_row(header, 7, 1, 64 * MIB, MIB)->kept_bytes = UINT64_MAX;
+}
+
 static void fill_pools(struct poolcuda_header *header) {
     fill_plain_pool(header);
     fill_async_pool(header);
     fill_fixed(header);
+    fill_map(header);
     open_pool(header, 2, 1, POOLCUDA_KIND_PLAIN); /* device 1: nothing happened yet */
     struct poolcuda_pool *gone = open_pool(header, 3, 5, POOLCUDA_KIND_PLAIN);
     gone->state = POOLCUDA_POOL_GONE;
@@ -381,6 +445,20 @@ static void *join_for_ever(void *argument) {
     return NULL;
 }
 
+static void *write_row_for_ever(void *argument) {
+    struct poolcuda_header *header = argument;
+    struct poolcuda_map_row *row = record_at(&header->map, 0);
+    for (;;) {
+        step((uint64_t *const[]){&row->sequence}, 1, 1);
+        move(8 * MIB, &row->live_bytes, &row->idle_bytes);
+        step((uint64_t *const[]){&row->sequence}, 1, 1);
+        step((uint64_t *const[]){&row->sequence}, 1, 1);
+        move(8 * MIB, &row->idle_bytes, &row->live_bytes);
+        step((uint64_t *const[]){&row->sequence}, 1, 1);
+    }
+    return NULL;
+}
+
 static void *restart_for_ever(void *argument) {
     struct poolcuda_header *header = argument;
     for (uint32_t state = POOLCUDA_STARTING;; state ^= POOLCUDA_STARTING ^ POOLCUDA_RUNNING) {
@@ -429,7 +507,8 @@ int main(int argc, char **argv) {
     sections.cells = section(CELLS + (has("joining") ? JOINING : 0), sizeof(struct poolcuda_cell));
     sections.events = section(EVENTS, sizeof(struct poolcuda_event));
     sections.fixed = section(has("old") ? 0 : FIXED, sizeof(struct poolcuda_fixed));
-    if (has("old")) sections.fixed = (struct poolcuda_section){0};
+    sections.map = section(has("old") ? 0 : MAP_ROWS, sizeof(struct poolcuda_map_row));
+    if (has("old")) sections.fixed = sections.map = (struct poolcuda_section){0};
     snprintf(path, sizeof(path), "%s/" POOLCUDA_SHM_PREFIX "%u-%d-%llu", argv[1], getuid(), getpid(), ticks);
     const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)segment_bytes) != 0) return 3;
@@ -441,6 +520,7 @@ int main(int argc, char **argv) {
     header->cells = sections.cells;
     header->events = sections.events;
     header->fixed = sections.fixed;
+    header->map = sections.map;
     fill_header(header, ticks);
     fill_config(header);
     if (!has("bare")) fill_pools(header);
@@ -449,6 +529,7 @@ int main(int argc, char **argv) {
     if (has("torn")) ((struct poolcuda_pool *)record_at(&header->pools, 0))->sequence = 1; /* from the first look on */
     if (has("torn") && pthread_create(&writer, NULL, tear_for_ever, header) != 0) return 3;
     if (has("busy") && pthread_create(&writer, NULL, write_for_ever, header) != 0) return 3;
+    if (has("map-torn") && pthread_create(&writer, NULL, write_row_for_ever, header) != 0) return 3;
     if (has("joining") && pthread_create(&writer, NULL, join_for_ever, header) != 0) return 3;
     if (has("drops") && setresuid(65534, 65534, 65534) != 0) return 3;
     if (has("remade") && pthread_create(&writer, NULL, restart_for_ever, header) != 0) return 3;

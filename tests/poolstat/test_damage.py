@@ -14,7 +14,7 @@ from tap import case, main
 # Offsets in the header that the layout fixes: magic 0, version 8, header_bytes 12, total_bytes 16, pid 24, start_ticks 32,
 # pid_namespace 40.
 VERSION, HEADER_BYTES, TOTAL_BYTES, PID, START, NAMESPACE = 8, 12, 16, 24, 32, 40
-SECTIONS = (192, 208, 224, 240, 528)  # config, pools, cells, events, fixed: offset, count, stride, reserved each
+SECTIONS = (192, 208, 224, 240, 528, 544)  # config, pools, cells, events, fixed, map: offset, count, stride, reserved each
 
 
 @contextlib.contextmanager
