@@ -14,6 +14,7 @@
 #define UNIT_NS "ns"
 #define UNIT_RATIO "0 to 1"
 #define FIGURE(name, unit, kind, help) {#name, UNIT_##unit, help},
+#define STATE(name, unit, kind, help) {#name "_bytes", UNIT_##unit, help},
 #define MEASURE(name, unit, help) {#name, UNIT_##unit, help},
 #define NAMED(name, help) {#name, UNIT_COUNT, help},
 #define TYPE(name, help) {#name, "word", help},
@@ -99,6 +100,29 @@ static const struct field stream_fields[] = {
 
 static const struct field fixed_fields[] = {POOLCUDA_FIXED_FIGURES(FIGURE)};
 
+static const struct field map_fields[] = {
+    {"address", "handle", "where the segment begins"},
+    {"size_bytes", "bytes", "its size"},
+    {"use", "word", "ordinary, preallocated (POOL_PREALLOC_MB) or fixed (POOL_FIXED)"},
+    POOLCUDA_MAP_STATES(STATE){"unused_bytes", "bytes", "preallocated, and in use for nothing"},
+    {"largest_free_bytes", "bytes", "largest block that is idle or ordered"},
+    {"live_blocks", "count", "live blocks that begin in it"},
+    {"free_blocks", "count", "free blocks that begin in it, also those that wait"},
+    {"age_ns", "ns",
+     "since the library last looked at its blocks: it does so little by little while the program works"},
+    {"letters", "text",
+     "its cells, each a 64th of it: the letter of what it mostly is, a small one where not all of it is"},
+    {"parts", "object", "of each cell, how much is in a state, in cell_parts; an empty list: nothing of it"},
+    {"cell_class_bytes", "list", "of each cell, the size class of the block that most of it belongs to"},
+    {"cell_blocks", "list", "of each cell, the blocks that begin in it; 255: so many or more"},
+    {"live_now_bytes", "bytes", "of a pool: live by its figures, which are as of now"},
+    {"cached_now_bytes", "bytes", "likewise cached"},
+    {"outdated", "yes or no", "of a pool: the picture has more or less that is live than there is now"},
+    {"left_out_segments", "count",
+     "of a pool: segments without a row, as there are more than rows, or not yet looked at"},
+    {"left_out_bytes", "bytes", "their size"},
+};
+
 static const struct field pass_through_fields[] = {POOLCUDA_PASS_REASONS(NAMED)};
 
 static const struct field event_fields[] = {
@@ -144,6 +168,9 @@ static const struct field document_fields[] = {
     {"denied", "count", "not shown: they belong to other users"},
     {"unseen", "count", "not shown: in pid namespaces that cannot be seen from here"},
     {"problems", "list", "segments that could not be read"},
+    {"map", "object", "of map: the process, and the segments of its pools"},
+    {"segments", "list", "of a pool in the map: those with a row"},
+    {"cell_parts", "number", "of the map: how many parts a cell has"},
     {"error", "object", "null, or why there is no full answer: code (the exit code) and message"},
     {"code", "number", "exit code"},
     {"message", "text", "what is wrong, and what to do"},
@@ -166,6 +193,7 @@ static const struct {
     [FIELDS_LATENCY] = GROUP("Latency histogram of a pool", latency_fields),
     [FIELDS_STREAM] = GROUP("Streams of a pool, beside the counters", stream_fields),
     [FIELDS_FIXED] = GROUP("Fixed-size pools of a pool", fixed_fields),
+    [FIELDS_MAP] = GROUP("Segments of the block map (poolstat map)", map_fields),
     [FIELDS_PASS_THROUGH] = GROUP("Calls that went to the driver untouched, by reason", pass_through_fields),
     [FIELDS_EVENT] = GROUP("Events", event_fields),
     [FIELDS_EVENT_TYPE] = GROUP("Types of events", event_type_fields),

@@ -86,7 +86,7 @@ static void judge_age(struct map *map) {
 
 void map_make(const struct segment *segment, const struct segment_pool *pool, struct map *map) {
     uint64_t size = 0;
-    *map = (struct map){.pool = pool, .age_ns = UINT64_MAX, .approximate = segment->map_approximate};
+    *map = (struct map){.pool = pool, .age_ns = UINT64_MAX, .approximate = pool->map_approximate};
     map->segments = memory_new(segment->map_count, sizeof(*map->segments));
     for (size_t i = 0; i < segment->map_count; i++) {
         if (segment->map[i].pool != pool->number) continue;

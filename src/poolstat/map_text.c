@@ -154,7 +154,7 @@ static void print_title(const struct map *map) {
     printf("\nPool %u: device %s, %s segments", map->pool->number,
            text_count(record->device < 0 ? TEXT_UNKNOWN : (uint64_t)record->device).s, kind == NULL ? "unknown" : kind);
     if (map->age_ns != UINT64_MAX) printf(", as of %s ago", text_duration(map->age_ns).s);
-    if (map->approximate) printf(" (~ approximate: the process was busy)");
+    if (map->approximate) printf(" (~ approximate)");
     putchar('\n');
 }
 

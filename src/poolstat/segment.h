@@ -20,7 +20,8 @@ struct segment_pool {
     size_t cell_count;
     struct poolcuda_fixed *fixed;
     size_t fixed_count;
-    bool approximate; /* no consistent copy was had in time, or its figures do not add up */
+    bool map_approximate; /* a row of it was written to all the time, or was left out since it did not add up */
+    bool approximate;     /* no consistent copy was had in time, or its figures do not add up */
 };
 
 struct segment {
@@ -33,7 +34,6 @@ struct segment {
     size_t event_count;
     struct poolcuda_map_row *map; /* of all pools, by pool and address; each adds up */
     size_t map_count;
-    bool map_approximate; /* a row was written to all the time, or was left out since it did not add up */
     uint64_t read_ns; /* CLOCK_MONOTONIC, when the copy was complete */
 };
 

@@ -99,10 +99,11 @@ static bool row_adds_up(const struct poolcuda_map_row *row) {
     return true;
 }
 
-static bool is_of_a_pool(const struct segment *segment, const struct poolcuda_map_row *row) {
+/* NULL when it is of no open one. */
+static struct segment_pool *pool_of(const struct segment *segment, const struct poolcuda_map_row *row) {
     for (size_t i = 0; i < segment->pool_count; i++)
-        if (segment->pools[i].number == row->pool) return true;
-    return false;
+        if (segment->pools[i].number == row->pool) return &segment->pools[i];
+    return NULL;
 }
 
 static int by_place(const void *a, const void *b) {
@@ -114,9 +115,10 @@ static int by_place(const void *a, const void *b) {
 static void keep_rows(const struct map_reading *reading, struct segment *segment) {
     for (size_t i = 0; i < reading->used; i++) {
         const struct poolcuda_map_row row = segment->map[i];
-        if (row.pool == 0 || !is_of_a_pool(segment, &row)) continue;
+        struct segment_pool *pool = row.pool == 0 ? NULL : pool_of(segment, &row);
+        if (pool == NULL) continue;
         const bool adds_up = row_adds_up(&row);
-        segment->map_approximate |= !adds_up || !reading->settled[i];
+        pool->map_approximate |= !adds_up || !reading->settled[i];
         if (adds_up) segment->map[segment->map_count++] = row;
     }
     qsort(segment->map, segment->map_count, sizeof(*segment->map), by_place);
