@@ -10,6 +10,8 @@
 #include "derive.h"
 #include "memory.h"
 
+#define BEHIND_NS UINT64_C(1000000000)
+
 /* Colours that people who see fewer of them can tell apart (after Okabe and Ito). */
 static const struct map_look looks[MAP_STATES] = {
     [MAP_live] = {"live", {'L', 'l'}, "#0072b2", "#ffffff", 4, 15},
@@ -70,7 +72,7 @@ static uint64_t sum(uint64_t a, uint64_t b) {
     return __builtin_add_overflow(a, b, &total) ? UINT64_MAX : total;
 }
 
-/* With segments left out, the rows may only not have more. */
+/* Rows of a busy program are always a little behind. With segments left out, they may only not have more. */
 static void judge_age(struct map *map) {
     struct poolcuda_pool figures;
     struct counters counters;
@@ -80,8 +82,9 @@ static void judge_age(struct map *map) {
     derive_measures(&figures, &counters, &measures);
     map->live_now = measures.live_bytes;
     map->cached_now = measures.cached_bytes;
-    map->outdated = map->count != 0 && (map->left_out_segments == 0 ? map->bytes[MAP_live] != map->live_now
-                                                                    : map->bytes[MAP_live] > map->live_now);
+    const bool other =
+        map->left_out_segments == 0 ? map->bytes[MAP_live] != map->live_now : map->bytes[MAP_live] > map->live_now;
+    map->outdated = map->count != 0 && map->age_ns > BEHIND_NS && other;
 }
 
 void map_make(const struct segment *segment, const struct segment_pool *pool, struct map *map) {

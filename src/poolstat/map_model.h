@@ -51,7 +51,7 @@ struct map {
     bool approximate;
     /* The pool as it is now, by its figures. What is freed by a program that then rests is in no row any more. */
     uint64_t live_now, cached_now;
-    bool outdated; /* the rows show something else */
+    bool outdated; /* the rows show something else, and have not followed for a while */
 };
 
 /* `segment` and `pool` outlive it. */
