@@ -75,7 +75,7 @@ static void print_cells(const struct options *options, const struct map_cell *ce
 static void print_front(const struct layout *layout, const char *address, const char *size, const char *live) {
     printf("%*s", (int)INDENT, "");
     if (layout->address != 0) printf("%-*s ", (int)layout->address, address);
-    printf("%*s %*s ", (int)layout->size, size, (int)SHARE_COLUMNS, live);
+    printf("%*s %*s", (int)layout->size, size, (int)SHARE_COLUMNS, live);
 }
 
 static void print_segment(const struct options *options, const struct layout *layout,
@@ -85,6 +85,7 @@ static void print_segment(const struct options *options, const struct layout *la
     const size_t count = map_scale(segment, layout->cells, cells);
     print_front(layout, text_handle(row->address).s, text_bytes(row->size_bytes).s,
                 share(segment->bytes[MAP_live], row->size_bytes).s);
+    putchar(' ');
     print_cells(options, cells, count, map_letter);
     if (!options->classes) return;
     printf("%*s", (int)layout->front, "");

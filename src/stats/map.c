@@ -13,6 +13,8 @@
 /* Rows that no pool takes from another. Where all rows are taken and a pool has fewer, another has more. */
 #define ROWS_KEPT (POOLCUDA_MAX_MAP_ROWS / POOLCUDA_MAX_POOLS)
 
+/* In a forked child no pool has a number until it has a segment of its own, which it has only where the parent had no
+ * pool: so it finds nothing owned, and takes no lock that another thread may have held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over all that follows, and the rows */
 static struct {
     uint64_t address, size;
@@ -115,11 +117,4 @@ void stats_map_drop(const struct poolcuda_pool *pool, uint64_t address) {
         write_row(index, 0, NULL);
     }
     pthread_mutex_unlock(&lock);
-}
-
-void stats_map_forget_in_child(void) {
-    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    memset(owners, 0, sizeof(owners));
-    memset(rows_of, 0, sizeof(rows_of));
-    high = 0;
 }

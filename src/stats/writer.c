@@ -151,7 +151,6 @@ void stats_forget_in_child(bool anew) {
         memset(&images[IMAGE_SHARED], 0, sizeof images[IMAGE_SHARED]);
     }
     creator = 0;
-    stats_map_forget_in_child();
     memset(ring, 0, sizeof ring);
     memset(static_storage.events, 0, sizeof static_storage.events);
     static_storage.header.event_next = 0;

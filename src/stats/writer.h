@@ -77,9 +77,6 @@ void stats_map_put(const struct poolcuda_pool *pool, const struct poolcuda_map_r
 /* The segment is the pool's no more. */
 void stats_map_drop(const struct poolcuda_pool *pool, uint64_t address);
 
-/* In a new process: there are no rows. Async-signal-safe. */
-void stats_map_forget_in_child(void);
-
 /* ---- single-writer updates ---- */
 
 static inline uint64_t stats_get(const uint64_t *field) {

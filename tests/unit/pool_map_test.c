@@ -344,7 +344,8 @@ static void a_new_segment_is_soon_in_the_map(void **state) {
     begin(&f);
     const uint64_t first = must_alloc(&f, 100);
     assert_non_null(row_of(&f, first));
-    usleep(2 * MAP_STEP_NS / 1000);
+    atomic_store(&f.pool->map_due, 0); /* however long the machine took */
+    atomic_store(&newest_pool(&f)->map.rests_until, MAP_NEVER - 1);
     const uint64_t second = must_alloc(&f, 100 * MIB_BYTES);
     assert_non_null(row_of(&f, second));
     must_free(&f, first);
@@ -425,6 +426,65 @@ static uint64_t random_next(uint64_t *random) {
     return *random >> 33;
 }
 
+/* The next block of a walk, and those beside it, are merged while it is not under way: all, or some of them, with what
+ * is idle on either side. */
+static void a_walk_goes_on_when_its_next_block_is_merged(void **state) {
+    (void)state;
+    enum { BLOCKS = 600, BESIDE = 2, ALL = 2 * BESIDE + 1 };
+    static uint64_t blocks[BLOCKS];
+    for (unsigned freed = 1; freed < 1u << ALL; freed++) {
+        struct fixture f;
+        begin(&f);
+        fill(&f, blocks, BLOCKS);
+        struct pool *pool = newest_pool(&f);
+        refresh(&f);
+        uint64_t now = own_time(&f);
+        step(pool, now);
+        assert_non_null(pool->records.walked);
+        unsigned next = 0;
+        while (next < BLOCKS && blocks[next] != pool->records.walked->address) next++;
+        assert_in_range(next, BESIDE, BLOCKS - BESIDE - 1);
+        for (unsigned i = 0; i < ALL; i++)
+            if (freed >> i & 1) must_free(&f, blocks[next - BESIDE + i]);
+        pool_trim(f.pool, 0, 0); /* merges what the bins keep */
+        assert_pool_whole(&f);
+        const uint64_t before = row_of(&f, blocks[0])->sequence;
+        while (row_of(&f, blocks[0])->sequence == before) step(pool, now += MAP_STEP_NS);
+        assert_row_whole(row_of(&f, blocks[0]));
+        for (unsigned i = 0; i < ALL; i++)
+            if (freed >> i & 1) blocks[next - BESIDE + i] = 0;
+        for (unsigned i = 0; i < BLOCKS; i++)
+            if (blocks[i]) must_free(&f, blocks[i]);
+        fixture_end(&f);
+    }
+}
+
+/* What was cut off the beginning of the next block lies before it. */
+static void a_walk_goes_back_to_what_was_split_off(void **state) {
+    (void)state;
+    enum { BLOCKS = 600, LATER = 300 };
+    static uint64_t blocks[BLOCKS], later[LATER];
+    struct fixture f;
+    begin(&f);
+    fill(&f, blocks, MAP_STEP_BLOCKS - MAP_ROW_BLOCKS);
+    struct pool *pool = newest_pool(&f);
+    refresh(&f);
+    uint64_t now = own_time(&f);
+    step(pool, now);
+    assert_int_equal(block_tag(pool->records.walked).state, BLOCK_IDLE); /* the rest of the segment */
+    fill(&f, later, LATER);
+    assert_true(later[0] < pool->records.walked->address);
+    for (unsigned i = 0; i < LATER && pool->map.begun; i++) {
+        step(pool, now += MAP_STEP_NS);
+        assert_pool_whole(&f);
+    }
+    assert_row_whole(row_of(&f, blocks[0]));
+    assert_int_equal(row_of(&f, blocks[0])->live_blocks, MAP_STEP_BLOCKS - MAP_ROW_BLOCKS + LATER);
+    empty(&f, later, LATER);
+    empty(&f, blocks, MAP_STEP_BLOCKS - MAP_ROW_BLOCKS);
+    fixture_end(&f);
+}
+
 /* Splits, merges, segments that come and go, between any two steps; with and without what was preallocated. */
 static void walk_beside_random_calls(struct pool_options options) {
     enum { HELD = 3000, CALLS = 40000 };
@@ -441,9 +501,9 @@ static void walk_beside_random_calls(struct pool_options options) {
         uint64_t *at = &held[random_next(&random) % HELD];
         const bool async = (at - held) % 2;
         const uint64_t draw = random_next(&random);
-        const size_t size = draw % 200 == 0  ? draw % (40 * MIB_BYTES) + 1
-                            : draw % 20 == 0 ? draw % MIB_BYTES + 1
-                                             : draw % 4000 + 1;
+        const size_t size = draw % 200 == 0 ? draw % (40 * MIB_BYTES) + 1
+                            : draw % 4 == 0 ? draw % (MIB_BYTES / 2) + 1
+                                            : draw % 4000 + 1;
         if (*at && async)
             must_free_on(&f, STREAM(1), *at);
         else if (*at)
@@ -455,7 +515,7 @@ static void walk_beside_random_calls(struct pool_options options) {
             step(newest_pool(&f)->next, now += MAP_STEP_NS);
         }
         if (call % 10 == 0) assert_pool_whole(&f);
-        if (call % 100 != 0) continue;
+        if (call % 5 != 0) continue;
         uint64_t sum = 0;
         for (unsigned i = 0; i < POOLCUDA_MAX_MAP_ROWS; i++) {
             if (rows()[i].pool) assert_row_whole(&rows()[i]);
@@ -464,7 +524,7 @@ static void walk_beside_random_calls(struct pool_options options) {
         written += sum != sequences;
         sequences = sum;
     }
-    assert_true(written > CALLS / 100 / 4);
+    assert_true(written > CALLS / 5 / 8);
     refresh(&f);
     assert_map_is_of(&f);
     for (unsigned i = 0; i < HELD; i++) {
@@ -485,6 +545,64 @@ static void a_walk_goes_on_beside_parts(void **state) {
     struct pool_options options = fixture_options();
     options.prealloc_bytes = 512 * MIB_BYTES;
     walk_beside_random_calls(options);
+}
+
+/* A step that ends amid the segment of `blocks`. Returns the time. */
+static uint64_t stop_amid(struct fixture *f) {
+    refresh(f);
+    const uint64_t now = own_time(f);
+    step(newest_pool(f), now);
+    assert_non_null(newest_pool(f)->records.walked);
+    return now;
+}
+
+static void end_walk(struct pool *pool, uint64_t now) {
+    for (unsigned i = 0; i < 100 && pool->map.segment; i++) step(pool, now += MAP_STEP_NS);
+    assert_null(pool->map.segment);
+}
+
+static void a_walk_goes_on_when_its_segment_is_gone(void **state) {
+    (void)state;
+    enum { BLOCKS = 600 };
+    static uint64_t blocks[BLOCKS];
+    struct fixture f;
+    begin(&f);
+    const uint64_t other = must_alloc(&f, 40 * MIB_BYTES);
+    fill(&f, blocks, BLOCKS);
+    const uint64_t now = stop_amid(&f), before = row_of(&f, other)->sequence;
+    empty(&f, blocks, BLOCKS);
+    pool_trim(f.pool, 0, 0);
+    assert_int_equal(totals_of(&f, 0).segments, 1);
+    assert_pool_whole(&f);
+    end_walk(newest_pool(&f), now);
+    assert_int_equal(row_of(&f, other)->sequence, before + 2);
+    assert_int_equal(row_count(), 1);
+    must_free(&f, other);
+    fixture_end(&f);
+}
+
+/* The part goes back to its whole, and its record becomes an ordinary segment's. */
+static void a_walk_begins_anew_when_its_part_is_gone(void **state) {
+    (void)state;
+    enum { BLOCKS = 600 };
+    static uint64_t blocks[BLOCKS];
+    struct pool_options options = fixture_options();
+    struct fixture f;
+    options.prealloc_bytes = 256 * MIB_BYTES;
+    begin_with(&f, 4096 * MIB_BYTES, options);
+    fill(&f, blocks, BLOCKS);
+    const uint64_t large = must_alloc(&f, 200 * MIB_BYTES), now = stop_amid(&f);
+    assert_non_null(newest_pool(&f)->map.part);
+    empty(&f, blocks, BLOCKS);
+    const uint64_t more = must_alloc(&f, 100 * MIB_BYTES);
+    assert_int_equal(newest_pool(&f)->segment_count, 2);
+    assert_pool_whole(&f);
+    end_walk(newest_pool(&f), now);
+    assert_row_whole(row_of(&f, large));
+    assert_int_equal(row_of(&f, large)->live_bytes, 200 * MIB_BYTES);
+    must_free(&f, large);
+    must_free(&f, more);
+    fixture_end(&f);
 }
 
 static void a_segment_that_goes_leaves_no_row(void **state) {
@@ -651,8 +769,12 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_hit_does_nothing_but_one_in_64),
     cmocka_unit_test(idle_pools_have_their_turn),
     cmocka_unit_test(who_would_have_to_wait_comes_another_time),
+    cmocka_unit_test(a_walk_goes_on_when_its_next_block_is_merged),
+    cmocka_unit_test(a_walk_goes_back_to_what_was_split_off),
     cmocka_unit_test(a_walk_goes_on_beside_splits_and_merges),
     cmocka_unit_test(a_walk_goes_on_beside_parts),
+    cmocka_unit_test(a_walk_goes_on_when_its_segment_is_gone),
+    cmocka_unit_test(a_walk_begins_anew_when_its_part_is_gone),
     cmocka_unit_test(a_segment_that_goes_leaves_no_row),
     cmocka_unit_test(memory_that_runs_out_shows_all_as_it_is_then),
     cmocka_unit_test(the_largest_segments_have_rows_and_each_pool_some),

@@ -25,6 +25,9 @@ static int write_in_forked_child(void *arg) {
     stats_pool_publish(pool);
     stats_set(&cell->classes[3].allocs, 5);
     stats_pass(POOLCUDA_PASS_foreign);
+    const struct poolcuda_map_row row = {.address = 4096, .size_bytes = 512, .live_bytes = 512};
+    stats_map_put(pool, &row);
+    CHECK(stats_map_admits(pool, 8192, 512), "no row for another\n");
     shm_path_of(path, getpid());
     CHECK(shm_read(path, &before), "no segment\n");
     const pid_t pid = fork();
@@ -42,6 +45,9 @@ static int write_in_forked_child(void *arg) {
         stats_add(&cell->classes[3].allocs, 100); /* pointers that the pool kept */
         stats_add(&pool->waits, 100);
         stats_add(&parents->pass_through[0], 100);
+        CHECK(!stats_map_admits(pool, 4096, 512), "the child has a row\n");
+        stats_map_put(pool, &row);
+        stats_map_drop(pool, 4096);
         stats_start(true);
         CHECK(stats_header() != parents, "the child was given the parent's segment\n");
         CHECK(stats_header()->state != POOLCUDA_RUNNING, "the child published\n");
@@ -56,6 +62,7 @@ static int write_in_forked_child(void *arg) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "the child ended with %d\n", status);
     CHECK(shm_read(path, &after), "the child removed the segment\n");
     CHECK(memcmp(&before, &after, sizeof before) == 0, "the child wrote into the segment\n");
+    CHECK_EQUAL(after.map[0].live_bytes, 512);
     stats_pass(POOLCUDA_PASS_foreign);
     CHECK_EQUAL(stats_header()->pass_through[POOLCUDA_PASS_foreign], 2);
     CHECK_EQUAL(cell->classes[3].allocs, 5);
