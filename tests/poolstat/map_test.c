@@ -17,6 +17,16 @@
 
 static struct image { struct poolcuda_map_row rows[ROWS]; } image;
 
+/* A clock that goes by looks at it, so that a busy machine makes no copy late. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now); /* NOLINT(bugprone-reserved-identifier) */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now) { /* NOLINT(bugprone-reserved-identifier) */
+    static long ns;
+    (void)clock;
+    *now = (struct timespec){.tv_sec = 1, .tv_nsec = ns += 1000};
+    return 0;
+}
+
 /* What the owner does once `reads` pieces have been read. */
 static void (*owner)(unsigned reads);
 static unsigned reads;
