@@ -80,11 +80,12 @@ static bool may_be_coloured(void) {
            (terminal == NULL || strcmp(terminal, "dumb") != 0);
 }
 
-/* What was started with a closed stdin, stdout or stderr must not find a segment there. */
+/* What was started with a closed stdin, stdout or stderr must not find a segment there; a program that it runs finds
+ * them closed. */
 static void keep_low_descriptors(void) {
     int fd;
     do {
-        fd = open("/dev/null", O_RDONLY);
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     } while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0) close(fd);
 }

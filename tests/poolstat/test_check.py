@@ -76,6 +76,7 @@ def every_chosen_process_must_fit():
 def what_is_not_known_never_holds():
     with folder_of_segments() as folder, guest(folder, "bare") as started:
         for condition in ("hit_rate > 0.5", "not hit_rate > 0.5", "hit_rate <= 1 and allocs == 0",
+                          "allocs == 0 and hit_rate <= 1", "allocs > 0 or hit_rate <= 1",
                           "utilisation == utilisation", "hit_rate > 1 or hit_rate <= 1", "in_driver < 5s"):
             result = check(condition, folder=folder)
             expect(result.code, 6, f"code of {condition!r}")

@@ -142,6 +142,34 @@ def reader_that_goes_ends_it_quietly():
 
 
 @case
+def reader_that_has_gone_before_is_no_failure():
+    for ignored, wanted in ((False, -signal.SIGPIPE), (True, 128 + signal.SIGPIPE)):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        set_up = (lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN)) if ignored else None
+        process = start("help", "fields", folder="/", stdout=write_end, restore_signals=not ignored, preexec_fn=set_up)
+        os.close(write_end)
+        _, err = process.communicate(timeout=20)
+        expect((process.returncode, err), (wanted, ""), f"ignored {ignored}")
+
+
+@case
+def what_was_missed_is_not_made_up_for():
+    with folder_of_segments() as folder:
+        process = start("--json", "-d", "0.2", folder=folder)
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        process.send_signal(signal.SIGCONT)
+        times = [json.loads(process.stdout.readline())["time_unix_ns"] for _ in range(5)]
+        process.kill()
+        process.communicate()
+        # At once, and from then on each 0.2 s.
+        if times[-1] - times[0] < 0.5 * 10**9:
+            raise AssertionError(f"{times}")
+
+
+@case
 def signal_ends_it_between_two_answers():
     with one_guest() as (folder, started):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
