@@ -38,6 +38,14 @@ def processes_are_chosen_by_command():
 
 
 @case
+def process_that_cannot_be_read_has_no_command_and_no_device():
+    with one_guest() as (folder, started):
+        os.truncate(started.path, 500)
+        for arguments, code in ((["-c", "*"], 1), (["-g", "0"], 1), (["-p", started.pid], 4), (["-u", os.getuid()], 4)):
+            expect(poolstat(*arguments, folder=folder).code, code, f"{arguments}")
+
+
+@case
 def processes_are_chosen_by_user():
     with one_guest() as (folder, started):
         for user in ("root" if os.getuid() == 0 else os.environ["USER"], os.getuid(), f"0{os.getuid()}"):

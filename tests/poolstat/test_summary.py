@@ -168,6 +168,14 @@ print(f"interrupted {len(os.read(read_end, 100)) - 1} times", flush=True)
 """
 
 
+@case
+def signal_that_the_program_sends_its_group_comes_once():
+    process = start("python3", "-c", PROGRAM + "os.killpg(0, signal.SIGINT)\ntime.sleep(0.3)\n"
+                    "print(len(os.read(read_end, 100)), flush=True)", "0", start_new_session=True)
+    out, err = process.communicate(timeout=30)
+    expect((process.returncode, out), (0, "interrupted 0 times\n1\n"), err)
+
+
 class Job:
     """`poolstat run --summary` as a shell has it: a job in the foreground of a terminal."""
 
@@ -208,11 +216,12 @@ class Job:
 
 @case
 def interrupt_from_the_terminal_comes_once():
-    job = Job("python3", "-c", PROGRAM, "1")
+    job = Job("python3", "-c", PROGRAM, "2")
     job.read_until("ready")
-    job.type(b"\x03")
-    text = job.read_until("after")
-    expect_in("interrupted 1 times", text)
+    for _ in range(10):
+        job.type(b"\x03")
+        time.sleep(0.1)
+    expect_in("interrupted 10 times", job.read_until("after"))
     expect(job.states.readline(), "0\n")
     job.end()
 
