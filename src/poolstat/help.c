@@ -65,10 +65,28 @@ static void print_options(unsigned groups) {
     }
 }
 
+/* More about single commands. */
+static const struct {
+    const char *command, *text;
+} notes[] = {
+    {"check", "A condition compares figures (their names: poolstat help fields; _bytes and _ns may be left out)\n"
+              "with numbers or each other, by < <= > >= == !=, joined by and, or, not and parentheses; stuck and\n"
+              "approximate stand alone. Units: B KiB MiB GiB TiB PiB (of 1024), KB MB GB TB PB (of 1000), %,\n"
+              "ns us ms s min h; without one a number is in the figure's own. Each chosen process is looked at as\n"
+              "the sum of its pools, with -g of those on one device; the condition must hold of every one.\n"
+              "Answers 0: it holds, 1: it does not, 2: it is wrong, 5: there is no such process, 6: what it needs\n"
+              "is not known; 3 and 4: a segment cannot be read.\n"},
+    {"run", "Without --summary poolstat becomes the program. With it poolstat stays beside it, in its process\n"
+            "group, passes on the signals that are sent to poolstat alone, and answers with the program's code,\n"
+            "or 128 and the number of the signal that ended it.\n"},
+};
+
 void help_command(const struct command *command) {
     fputs("Usage:\n", stdout);
     print_usage(command);
     print_options(command->groups | OPTIONS_GENERAL);
+    for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
+        if (strcmp(notes[i].command, command->name) == 0) printf("\n%s", notes[i].text);
 }
 
 void help_usage(void) {
@@ -83,6 +101,7 @@ void help_usage(void) {
           "  RESERVED  held from the driver             EXTFRAG  external fragmentation of what is ready\n"
           "  CACHED    free and kept for reuse          NSPID    pid inside its container\n"
           "  PEAK      highest RESERVED                 ~        approximate: the process is busy\n"
+          "  STATE     ended, unseen (--all), or in driver: one driver call has lasted for over 10 s\n"
           "\n"
           "Exit codes:\n"
           "  0 shown   1 nothing matched   2 wrong usage   3 no permission\n"
@@ -93,6 +112,7 @@ void help_usage(void) {
           "\n"
           "Environment:\n"
           "  POOLSTAT_LIBRARY  run: libpoolcuda.so, when it does not lie beside poolstat\n"
+          "  NO_COLOR          no colour on a terminal either\n"
           "  POOLSTAT_SHM_DIR  folder of the segments instead of /dev/shm (for tests)\n",
           stdout);
 }

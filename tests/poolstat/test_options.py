@@ -60,6 +60,10 @@ def help_of_a_command_has_its_options_alone():
             expect((result.code, result.err), (0, ""), f"{arguments}")
             expect(("--json" in result.out, "--env" in result.out), (True, False), f"{arguments}")
         expect_in("--env VAR=VALUE", poolstat("run", "--help", folder=folder).out)
+        expect_in("KB MB GB TB PB (of 1000)", poolstat("help", "check", folder=folder).out)
+        for command in ("ls", "show", "check", "run", "help"):
+            lines = poolstat("help", command, folder=folder).out.splitlines()
+            expect([line for line in lines if len(line) > 100], [], f"long lines of help {command}")
 
 
 @case
