@@ -163,8 +163,9 @@ static void put_field(const char *text, bool last) {
 }
 
 void table_print_csv(const struct options *options, const struct row *rows, size_t count, bool header) {
+    const struct hints none = {0};
     struct selection selection = {0};
-    free(select_columns(options, NULL, &selection)); /* was checked before */
+    free(select_columns(options, &none, &selection)); /* was checked before */
     for (size_t i = 0; header && i < selection.count; i++)
         put_field(selection.columns[i]->name, i + 1 == selection.count);
     for (size_t row = 0; row < count; row++)
