@@ -29,7 +29,9 @@ def start(*command, folder="/nonexistent", **settings):
     """One that says something once it is ready."""
     process = subprocess.Popen([POOLSTAT, "run", "--summary", *map(str, command)], env=environment(folder), text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE, **settings)
-    process.stdout.readline()
+    # Byte by byte, so that no more is taken than that line.
+    while os.read(process.stdout.fileno(), 1) not in (b"\n", b""):
+        pass
     return process
 
 
