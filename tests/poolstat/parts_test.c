@@ -163,10 +163,9 @@ static void what_cells_add_is_never_negative_and_never_wraps(void **state) {
     };
     cells[0].classes[2] = (struct poolcuda_size_class){.allocs = 4, .misses = 5, .alloc_bytes = 20, .held_bytes = 25};
     cells[1].classes[2] = (struct poolcuda_size_class){.freed_bytes = 8, .held_bytes = UINT64_MAX};
-    struct segment_pool pool = {
-        .record = {.waits = 2, .idle_bytes = 1, .ordered_bytes = 6, .peak_ordered_bytes = 5},
-        .cells = cells,
-        .cell_count = 2};
+    struct segment_pool pool = {.record = {.waits = 2, .idle_bytes = 1, .ordered_bytes = 6, .peak_ordered_bytes = 5},
+                                .cells = cells,
+                                .cell_count = 2};
     struct poolcuda_pool figures;
     struct counters counters;
     struct class_sum class;
