@@ -11,8 +11,9 @@
  *          whole copy from one that was read while it was written.
  * Order.   Who asks holds flock(LOCK_EX) on the file from before its request until its answer, or until it has
  *          withdrawn the request: by COMMAND_none under the same sequence. A request has another sequence than those
- *          that stand in the file: the one after the request's, but neither 0 nor the answer's. It is answered twice: with CODE_taken when it is taken up, and with
- *          another code when it has been carried out. `turn` changes with every answer.
+ *          that stand in the file: the one after the request's, but neither 0 nor the answer's. It is answered twice,
+ *          with CODE_taken when it is taken up, and with another code when it has been carried out. `turn` changes with
+ *          every answer.
  * Waiting. FUTEX_WAIT and FUTEX_WAKE (not private) at a mapping of the file, that is never touched, at the offset of a
  *          request's `sequence` (the process waits there) or of an answer's `turn` (who asks waits there). Both are
  *          written first and woken then.

@@ -269,7 +269,7 @@ struct poolcuda_header {
 
 struct poolcuda_config_entry {
     char name[32];             /* as in the environment, terminated */
-    char value[88];            /* the value in force, as text with its unit, terminated */
+    char value[88];            /* the value at the start, as text with its unit, terminated */
     uint32_t from_environment; /* 1: set by the user, 0: default */
     uint32_t reserved;
 };
@@ -286,7 +286,7 @@ struct poolcuda_pool {
     uint64_t generation;         /* 1, 2, … for each life of a handle; unique in the process */
     int32_t device;              /* ordinal in the process, −1 when unknown */
     uint32_t limited;            /* 1 when `limit_bytes` is in force */
-    uint64_t limit_bytes;        /* POOL_LIMIT_MB */
+    uint64_t limit_bytes;        /* POOL_LIMIT_MB, or what was set since (control.h) */
     uint64_t device_total_bytes; /* 0 when unknown */
     uint64_t max_split_bytes;    /* blocks above this are never split, UINT64_MAX when unlimited */
     uint8_t uuid[16];            /* zero when unknown */

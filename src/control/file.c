@@ -25,11 +25,6 @@
 enum { DESCRIPTOR_HIGH = 100, DESCRIPTOR_LOWEST = 3 }; /* under a number that programs do not expect to be theirs */
 enum { COPIES = 20 };                                  /* tries for a whole one, a millisecond apart */
 
-static const struct shm_kind controls = {.prefix = POOLCUDA_CONTROL_PREFIX,
-                                         .magic = POOLCUDA_CONTROL_MAGIC,
-                                         .version = POOLCUDA_CONTROL_VERSION,
-                                         .header_bytes = sizeof(struct poolcuda_control_header)};
-
 static struct {
     int fd; /* −1: none */
     dev_t device;
@@ -113,7 +108,7 @@ bool control_file_make(const char **step) {
                                       .uid = (uint32_t)geteuid(),
                                       .start_ticks = identity_own_start_ticks(),
                                       .pid_namespace = identity_pid_namespace()};
-    const int fd = shm_create(&controls, &identity, POOLCUDA_CONTROL_BYTES, file.name, step);
+    const int fd = shm_create(SHM_CONTROL, &identity, POOLCUDA_CONTROL_BYTES, file.name, step);
     if (fd < 0) return false;
     file.turn = file.seen = 0;
     file.readable = false;

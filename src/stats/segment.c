@@ -74,22 +74,6 @@ void segment_describe(struct segment_storage *storage) {
 
 /* ---- the file ---- */
 
-static const struct shm_kind segments = {.prefix = POOLCUDA_SHM_PREFIX,
-                                         .magic = POOLCUDA_MAGIC,
-                                         .version = POOLCUDA_LAYOUT_VERSION,
-                                         .header_bytes = sizeof(struct poolcuda_header)};
-
-#define SAME_PLACE(field) \
-    _Static_assert(offsetof(struct poolcuda_header, field) == offsetof(struct shm_head, field), #field)
-SAME_PLACE(magic);
-SAME_PLACE(version);
-SAME_PLACE(header_bytes);
-SAME_PLACE(total_bytes);
-SAME_PLACE(pid);
-SAME_PLACE(uid);
-SAME_PLACE(start_ticks);
-SAME_PLACE(pid_namespace);
-
 static struct segment_storage *no_figures(const char *step, int error) {
     const char *reason = strerrordesc_np(error);
     log_line(LOG_WARNING, "no figures are published: cannot %s the segment: %s", step,
@@ -101,7 +85,7 @@ struct segment_storage *segment_create(const struct poolcuda_header *identity, c
     struct shm_head head;
     const char *step;
     memcpy(&head, identity, sizeof head);
-    const int fd = shm_create(&segments, &head, sizeof(struct segment_storage), name, &step);
+    const int fd = shm_create(SHM_SEGMENT, &head, sizeof(struct segment_storage), name, &step);
     if (fd < 0) return no_figures(step, errno);
     void *memory = mmap(NULL, sizeof(struct segment_storage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     const int error = errno;

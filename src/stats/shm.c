@@ -8,13 +8,41 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "poolcuda/control.h"
+#include "poolcuda/stats.h"
 #include "stats/identity.h"
+
+/* The name is "/", the prefix, and UID-PID-START. */
+struct kind {
+    const char *prefix, *magic;
+    uint32_t version;
+    size_t header_bytes; /* a shorter file is none */
+};
+static const struct kind kinds[SHM_KINDS] = {
+    [SHM_SEGMENT] = {POOLCUDA_SHM_PREFIX, POOLCUDA_MAGIC, POOLCUDA_LAYOUT_VERSION, sizeof(struct poolcuda_header)},
+    [SHM_CONTROL] = {POOLCUDA_CONTROL_PREFIX, POOLCUDA_CONTROL_MAGIC, POOLCUDA_CONTROL_VERSION,
+                     sizeof(struct poolcuda_control_header)},
+};
+
+#define SAME_PLACE(field)                                                                                   \
+    _Static_assert(offsetof(struct poolcuda_header, field) == offsetof(struct shm_head, field) &&           \
+                       offsetof(struct poolcuda_control_header, field) == offsetof(struct shm_head, field), \
+                   #field)
+SAME_PLACE(magic);
+SAME_PLACE(version);
+SAME_PLACE(header_bytes);
+SAME_PLACE(total_bytes);
+SAME_PLACE(pid);
+SAME_PLACE(uid);
+SAME_PLACE(start_ticks);
+SAME_PLACE(pid_namespace);
 
 /* Bounds on the search for what dead processes left: /dev/shm may be full of other things. */
 enum { SCAN_NAMES = 4096, SCAN_FILES = 256 };
@@ -30,12 +58,12 @@ struct found_file {
     time_t modified;
 };
 
-static bool is_of_kind(const struct shm_head *head, const struct shm_kind *kind) {
+static bool is_of_kind(const struct shm_head *head, const struct kind *kind) {
     return memcmp(head->magic, kind->magic, sizeof head->magic) == 0 && head->version == kind->version;
 }
 
 /* What lies under `name`: a file of the kind, a file of ours that has not become one (yet), or something else. */
-static enum found inspect(const struct shm_kind *kind, int directory, const char *name, struct found_file *file) {
+static enum found inspect(const struct kind *kind, int directory, const char *name, struct found_file *file) {
     enum found found = FOUND_FOREIGN;
     struct stat status;
     const int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -58,13 +86,13 @@ static bool same_namespace(const struct shm_head *one, const struct shm_head *ot
     return one->pid_namespace != 0 && one->pid_namespace == other->pid_namespace;
 }
 
-static void format_name(const struct shm_kind *kind, char *name, size_t size, const struct shm_head *head) {
+static void format_name(const struct kind *kind, char *name, size_t size, const struct shm_head *head) {
     snprintf(name, size, "/%s%u-%u-%llu", kind->prefix, head->uid, head->pid, (unsigned long long)head->start_ticks);
 }
 
 /* A file of exactly our name was left by an earlier program in this same process (exec), unless another pid namespace
  * shares the folder. */
-static bool replaceable(const struct shm_kind *kind, int directory, const char *name, const struct shm_head *identity) {
+static bool replaceable(const struct kind *kind, int directory, const char *name, const struct shm_head *identity) {
     struct found_file file;
     switch (inspect(kind, directory, name + 1, &file)) {
     case FOUND_FILE:
@@ -84,7 +112,7 @@ static bool is_process_name(const char *rest) {
 }
 
 /* `rest` is the name's part after the user. */
-static void remove_if_stale(const struct shm_kind *kind, int directory, const char *name, const char *rest,
+static void remove_if_stale(const struct kind *kind, int directory, const char *name, const char *rest,
                             const struct shm_head *identity) {
     struct found_file file;
     char expected[SHM_NAME_BYTES];
@@ -105,11 +133,17 @@ static void remove_if_stale(const struct shm_kind *kind, int directory, const ch
     unlinkat(directory, name, 0);
 }
 
-/* getdents64 and not readdir, which allocates; and little of the stack, which may be a small one. */
-static void remove_stale(const struct shm_kind *kind, int directory, const struct shm_head *identity,
-                         const char *own_name) {
+/* Of one kind; false when the name begins as none of its. */
+static bool look_at(const struct kind *kind, int directory, const char *name, const struct shm_head *identity) {
     char prefix[SHM_NAME_BYTES];
     const size_t length = (size_t)snprintf(prefix, sizeof prefix, "%s%u-", kind->prefix, identity->uid);
+    if (strncmp(name, prefix, length) != 0) return false;
+    remove_if_stale(kind, directory, name, name + length, identity);
+    return true;
+}
+
+/* getdents64 and not readdir, which allocates; and little of the stack, which may be a small one. */
+static void remove_stale(int directory, const struct shm_head *identity, const char *own_name) {
     _Alignas(struct dirent64) char buffer[1024];
     int names = 0, files = 0;
     ssize_t bytes;
@@ -118,9 +152,10 @@ static void remove_stale(const struct shm_kind *kind, int directory, const struc
             const struct dirent64 *entry = (const struct dirent64 *)(const void *)(buffer + at);
             at += entry->d_reclen;
             names++;
-            if (strncmp(entry->d_name, prefix, length) != 0 || strcmp(entry->d_name, own_name + 1) == 0) continue;
-            if (files++ >= SCAN_FILES) return;
-            remove_if_stale(kind, directory, entry->d_name, entry->d_name + length, identity);
+            if (strcmp(entry->d_name, own_name + 1) == 0) continue;
+            for (int kind = 0; kind < SHM_KINDS; kind++)
+                files += look_at(&kinds[kind], directory, entry->d_name, identity);
+            if (files >= SCAN_FILES) return;
         }
     }
 }
@@ -133,9 +168,9 @@ static int allocate_pages(int fd, size_t bytes) {
     return error;
 }
 
-static int open_new(const struct shm_kind *kind, const struct shm_head *identity, const char *name) {
+static int open_new(const struct kind *kind, const struct shm_head *identity, const char *name) {
     const int directory = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory >= 0) remove_stale(kind, directory, identity, name);
+    if (directory >= 0 && kind == &kinds[SHM_SEGMENT]) remove_stale(directory, identity, name);
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST) {
         if (directory >= 0 && replaceable(kind, directory, name, identity)) shm_unlink(name);
@@ -147,11 +182,11 @@ static int open_new(const struct shm_kind *kind, const struct shm_head *identity
     return fd;
 }
 
-int shm_create(const struct shm_kind *kind, const struct shm_head *identity, size_t bytes, char name[SHM_NAME_BYTES],
+int shm_create(enum shm_kind kind, const struct shm_head *identity, size_t bytes, char name[SHM_NAME_BYTES],
                const char **step) {
-    format_name(kind, name, SHM_NAME_BYTES, identity);
+    format_name(&kinds[kind], name, SHM_NAME_BYTES, identity);
     *step = "create";
-    const int fd = open_new(kind, identity, name);
+    const int fd = open_new(&kinds[kind], identity, name);
     if (fd < 0) return -1;
     const int error = fchmod(fd, 0600) < 0 ? errno : allocate_pages(fd, bytes); /* 0600 whatever the umask */
     if (error == 0) return fd;

@@ -24,18 +24,15 @@ struct shm_head {
     uint64_t start_ticks, pid_namespace;
 };
 
-/* One kind of them: the name is "/", the prefix, and UID-PID-START. */
-struct shm_kind {
-    const char *prefix, *magic;
-    uint32_t version;
-    size_t header_bytes; /* a shorter file is none */
-};
+/* Segments of figures (poolcuda/stats.h), and control files (poolcuda/control.h). */
+enum shm_kind { SHM_SEGMENT, SHM_CONTROL, SHM_KINDS };
 
 /* Make the file of `bytes`, zeroed, for the process of `identity` (its pid, uid, start_ticks and pid_namespace), and
- * write its name to `name`. Its pages are allocated: on a full tmpfs a store would end the program with SIGBUS. Removes
- * those of its kind that dead processes of the same user left. The descriptor, open for reading and writing and closed
- * on exec; or −1, with the step that failed in *step and its reason in errno. */
-int shm_create(const struct shm_kind *kind, const struct shm_head *identity, size_t bytes, char name[SHM_NAME_BYTES],
+ * write its name to `name`. Its pages are allocated: on a full tmpfs a store would end the program with SIGBUS. With
+ * a segment, which every process has first, those of both kinds are removed that dead processes of the same user left.
+ * The descriptor, open for reading and writing and closed on exec; or −1, with the step that failed in *step and its
+ * reason in errno. */
+int shm_create(enum shm_kind kind, const struct shm_head *identity, size_t bytes, char name[SHM_NAME_BYTES],
                const char **step);
 
 #endif

@@ -243,7 +243,7 @@ def hazard_36_what_a_killed_process_leaves_goes_with_the_next():
         started.process.kill()
         started.process.wait()
         assert len(files(started.process.pid)) == 1
-        with guest("idle") as following:
+        with Guest(["preload_control", "idle"]) as following:  # which has no use for one itself
             following.until_ready()
             assert files(started.process.pid) == []
             following.end()
