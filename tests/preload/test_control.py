@@ -6,7 +6,8 @@ import signal
 import time
 from pathlib import Path
 
-from control import BAD_VALUE, BYTES, DONE, LIMIT, NO_LIMIT, NONE, NOT_POOLED, RESET_PEAK, TRIM, UNKNOWN_COMMAND, Control, files
+from control import (BAD_VALUE, BYTES, DONE, LIMIT, NO_LIMIT, NONE, NOT_POOLED, RESET_PEAK, TAKEN, TRIM,
+                     UNKNOWN_COMMAND, Control, files)
 from preload import EMULATOR, Guest, built, expect, run
 from tap import case, main, skip
 
@@ -247,6 +248,22 @@ def hazard_36_what_a_killed_process_leaves_goes_with_the_next():
             following.until_ready()
             assert files(started.process.pid) == []
             following.end()
+
+
+@case
+def hazard_26_an_end_amid_a_request_is_an_end():
+    with guest("idle", SIM_LATENCY="cuMemFree:100000") as started:
+        started.until_ready()
+        with Control(started.process.pid) as control:
+            control.write(TRIM)
+            until = time.monotonic() + 10
+            while not control.answer() and time.monotonic() < until:
+                time.sleep(0.001)
+            assert control.answer()["code"] == TAKEN, control.answer()
+            began = time.monotonic()
+            assert started.end() == "allocate: 0, free: 0\n"
+            assert time.monotonic() - began < 3
+        assert files(started.process.pid) == []
 
 
 @case
