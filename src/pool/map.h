@@ -10,8 +10,8 @@
  * this part of all time. A pool that has been walked is left alone for a while. */
 #define MAP_STEP_NS UINT64_C(1000000)
 #define MAP_SHARE 100u
-#define MAP_PAUSE_MOST_NS UINT64_C(1000000000) /* after a step that took long: the thread may have lost its processor \
-                                                */
+/* At most, after a step that took long: the thread may have lost its processor. */
+#define MAP_PAUSE_MOST_NS UINT64_C(1000000000)
 #define MAP_STEP_BLOCKS 256u
 #define MAP_ROW_BLOCKS 16u /* beginning and writing a row count as so many, */
 #define MAP_REST_NS UINT64_C(10000000)
