@@ -16,7 +16,8 @@ command's; 2 for a wrong use, or where the simulated CUDA has not been built.
                 installed place
   --help        this text
 
-The simulation is set by SIM_* variables: with-sim.sh env SIM_DEVICES=2 COMMAND; SIM_HELP=1 lists them.
+The simulation is set by SIM_* variables: with-sim.sh env SIM_DEVICES=2 COMMAND.
+SIM_HELP=1 with-sim.sh lists them; with a COMMAND, on stderr before it runs.
 EOF
 }
 
@@ -44,7 +45,12 @@ while [ $# -gt 0 ]; do
     *) break ;;
     esac
 done
-[ $# -gt 0 ] || fail "no command given; see --help"
+help=
+if [ "${SIM_HELP:-}" = 1 ]; then
+    help=1
+    unset SIM_HELP # each process of the command would list them again
+fi
+[ $# -gt 0 ] || [ -n "$help" ] || fail "no command given; see --help"
 
 # Prints the library path made of the given folders if they hold both libraries.
 path_of() {
@@ -65,6 +71,14 @@ else
         [ -n "$path" ] || path=$(path_of "$installed" "$installed")
     done
     [ -n "$path" ] || fail "the simulated CUDA is neither built in $(dirname -- "$here")/build nor installed: run scripts/test.sh or meson, or name the build folder with --build or POOLCUDA_BUILD"
+fi
+
+if [ -n "$help" ]; then
+    # It lists them when it is loaded, whether COMMAND itself will load it or not.
+    listed=$(env -i LD_LIBRARY_PATH="$path" LD_PRELOAD=libcuda.so.1 SIM_HELP=1 true 2>&1) ||
+        fail "the simulated CUDA cannot be loaded: $listed"
+    [ $# -gt 0 ] || { printf '%s\n' "$listed"; exit 0; }
+    printf '%s\n' "$listed" >&2
 fi
 
 LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

@@ -30,8 +30,17 @@ static const char *text_read(const char *variable) {
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
+/* Of no value that is kept, and those that the runtime reads itself. */
+static const struct {
+    const char *name, *help;
+} others[] = {
+    {"SIM_RUNTIME_LOOKUP", "v1: the runtime asks for the driver's functions as one older than 12 does"},
+    {"SIM_RUNTIME_VERSION", "version that the runtime claims (default 13000)"},
+    {"SIM_HELP", "1: print these lines"},
+};
+
 static void help_print(void) {
-    fputs("The simulated CUDA driver is set by these environment variables:\n", stderr);
+    fputs("The simulated CUDA is set by these environment variables:\n", stderr);
 #define HELP_NUMBER(field, variable, default_value, least, most, help)                                \
     fprintf(stderr, "  %-20s %s (default %u, %u to %u)\n", variable, help, (unsigned)(default_value), \
             (unsigned)(least), (unsigned)(most));
@@ -39,10 +48,9 @@ static void help_print(void) {
     SETTINGS(HELP_NUMBER, HELP_TEXT)
 #undef HELP_NUMBER
 #undef HELP_TEXT
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        fprintf(stderr, "  %-20s %s\n", others[i].name, others[i].help);
 }
-
-/* Variables of the runtime's, which reads them itself. */
-static const char *const others[] = {"SIM_HELP", "SIM_RUNTIME_LOOKUP", "SIM_RUNTIME_VERSION"};
 
 static bool name_known(const char *name, size_t length) {
 #define NAME_NUMBER(field, variable, default_value, least, most, help) variable,
@@ -53,7 +61,7 @@ static bool name_known(const char *name, size_t length) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0) return true;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strlen(others[i]) == length && memcmp(others[i], name, length) == 0) return true;
+        if (strlen(others[i].name) == length && memcmp(others[i].name, name, length) == 0) return true;
     return false;
 }
 

@@ -185,7 +185,7 @@ def counts_are_written_at_the_end():
 @case
 def help_names_every_variable():
     result = run(SIM_HELP="1")
-    for name in "SIM_DEVICES", "SIM_MEMORY_MB", "SIM_FAIL", "SIM_COUNTS_FILE", "SIM_KERNEL_US", "SIM_FREE_WAITS":
+    for name in "SIM_DEVICES", "SIM_MEMORY_MB", "SIM_FAIL", "SIM_COUNTS_FILE", "SIM_KERNEL_US", "SIM_FREE_WAITS", "SIM_RUNTIME_LOOKUP", "SIM_HELP":
         assert name in result.stderr, name
 
 

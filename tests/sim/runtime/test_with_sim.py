@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """scripts/with-sim.sh, over folders that only look like builds.
 
-    test_with_sim.py WITH_SIM
+    test_with_sim.py WITH_SIM BUILD
+
+BUILD: where the simulated CUDA itself is.
 """
 import os
 import shutil
@@ -10,9 +12,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
-from tap import case, main
+from tap import case, main, skip
 
-WITH_SIM = sys.argv.pop(1)
+WITH_SIM, BUILD = sys.argv.pop(1), sys.argv.pop(1)
 SHOW_PATH = ["sh", "-c", 'printf %s "$LD_LIBRARY_PATH"']
 
 
@@ -108,6 +110,21 @@ def what_is_not_built_is_said(top):
     result = run(WITH_SIM, "--build", top, "true")
     equal(result.returncode, 2)
     assert top in result.stderr, result.stderr
+
+
+@case
+def the_variables_are_listed_with_a_command_or_without():
+    if os.environ.get("WITH_SIM_SANITIZER", "none") != "none":
+        skip("a sanitizer's library cannot be loaded into any program")
+    result = run(WITH_SIM, "--build", BUILD, SIM_HELP="1")
+    equal((result.returncode, result.stderr), (0, ""))
+    for name in "SIM_DEVICES", "SIM_FAIL", "SIM_HELP":
+        assert f"  {name} " in result.stdout, result.stdout
+    # Once, whatever the command loads.
+    for command in ["printf", "done"], ["env", "LD_PRELOAD=libcuda.so.1", "printf", "done"]:
+        beside = run(WITH_SIM, "--build", BUILD, *command, SIM_HELP="1")
+        equal((beside.returncode, beside.stdout, beside.stderr), (0, "done", result.stdout))
+    equal(run(WITH_SIM, "--build", BUILD, "printf", "done", SIM_HELP="0").stderr, "")
 
 
 @case
