@@ -21,6 +21,7 @@ _Thread_local struct thread *entry_thread __attribute__((tls_model("initial-exec
 static _Atomic(struct thread *) threads;
 static _Atomic(uint64_t) thread_ids;
 static pthread_key_t thread_end_key;
+static _Atomic(bool) loaded; /* what the constructor has set is seen by each thread that has looked here */
 static uint64_t counts_before_reset[NAME_COUNT];
 static pthread_mutex_t counts_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -181,6 +182,7 @@ static struct thread *thread_make(void) {
 /* Without a lock, since a forked child may come here while another thread of its parent held one. */
 struct thread *entry_attach(void) {
     const int before = errno;
+    (void)atomic_load_explicit(&loaded, memory_order_acquire);
     struct thread *thread = thread_take_over();
     if (thread == NULL) thread = thread_make();
     thread->id = atomic_fetch_add(&thread_ids, 1) + 1;
@@ -251,6 +253,7 @@ __attribute__((constructor)) static void library_load(void) {
     exports_hide_missing();
     rules_read();
     if (settings.races > 0) sim_races_start();
+    atomic_store_explicit(&loaded, true, memory_order_release);
 }
 
 /* Calls made after this, by handlers and destructors registered before cuInit, are told that the driver is gone. */
