@@ -138,6 +138,21 @@ bool derive_class(const struct segment_pool *pool, unsigned class, struct class_
     return total->allocs != 0 || total->cached_bytes != 0;
 }
 
+/* Of no stream; legacy; of threads; created, in that order; not seen to be created. */
+static unsigned stream_rank(uint64_t stream) {
+    if (stream & POOLCUDA_STREAM_DRIVER) return 4;
+    if (stream & POOLCUDA_STREAM_PER_THREAD) return 2;
+    if (stream & POOLCUDA_STREAM_LEGACY) return 1;
+    return stream == 0 ? 0 : 3;
+}
+
+static int by_stream(const void *a, const void *b) {
+    const uint64_t left = ((const struct stream_sum *)a)->stream, right = ((const struct stream_sum *)b)->stream;
+    const unsigned left_rank = stream_rank(left), right_rank = stream_rank(right);
+    if (left_rank != right_rank) return left_rank < right_rank ? -1 : 1;
+    return left < right ? -1 : left > right;
+}
+
 size_t derive_streams(const struct segment_pool *pool, struct stream_sum **sums) {
     size_t count = 0;
     *sums = memory_new(pool->cell_count, sizeof(**sums));
@@ -147,6 +162,7 @@ size_t derive_streams(const struct segment_pool *pool, struct stream_sum **sums)
         if (at == count) (*sums)[count++].stream = pool->cells[i].stream;
         add_cell(&(*sums)[at].counters, &pool->cells[i]);
     }
+    qsort(*sums, count, sizeof(**sums), by_stream);
     return count;
 }
 

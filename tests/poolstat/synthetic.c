@@ -44,7 +44,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define CONFIG 4u
 #define POOLS 6u
-#define CELLS 9u
+#define CELLS 10u
 #define JOINING 24u /* more cells */
 #define EVENTS 16u
 #define FIXED 4u
@@ -218,12 +218,13 @@ static void fill_async_pool(struct poolcuda_header *header) {
     pool->stream_marks = 31;
     pool->proved_blocks = 17;
     open_cell(header, 2, 2, 0, 0); /* of no stream: nothing */
-    fill_stream(header, 3, 9, 40, 15, 4 * MIB, 6 * MIB);
+    fill_stream(header, 3, 11, 10, 5, MIB, 0);
     fill_stream(header, 4, POOLCUDA_STREAM_LEGACY | 1, 20, 10, MIB, MIB);
     fill_stream(header, 5, POOLCUDA_STREAM_LEGACY | 2, 10, 5, MIB, 0);
     fill_stream(header, 6, POOLCUDA_STREAM_PER_THREAD | UINT64_C(3) << POOLCUDA_STREAM_THREAD_SHIFT | 1, 20, 10, MIB,
                 0);
     fill_stream(header, 7, POOLCUDA_STREAM_DRIVER | 12, 10, 5, MIB, 0);
+    fill_stream(header, 9, 9, 30, 10, 3 * MIB, 6 * MIB);
 }
 
 /* Both of pool 1: of the live bytes there 16 MiB and half a KiB are in such blocks. */

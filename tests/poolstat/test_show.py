@@ -97,18 +97,18 @@ def streams_have_names_by_their_kind():
     with one_guest() as (folder, started):
         pool = document("show", started.pid, folder=folder)["process"]["pools"][1]
         expect([(stream["stream"], stream["stream_id"]) for stream in pool["streams"]],
-               [("none", "0x0"), ("9", "0x9"), ("legacy", "0x2000000000000001"),
-                ("legacy, context 2", "0x2000000000000002"), ("thread 3", "0x4000000003000001"),
-                ("driver 12", "0x800000000000000c")])
-        select(pool["streams"][4], {"allocs": 20, "hits": 10, "frees": 10, "live_bytes": MIB, "hit_rate": 0.5}, "thread 3")
+               [("none", "0x0"), ("legacy", "0x2000000000000001"), ("legacy, context 2", "0x2000000000000002"),
+                ("thread 3", "0x4000000003000001"), ("9", "0x9"), ("11", "0xb"), ("driver 12", "0x800000000000000c")])
+        select(pool["streams"][3], {"allocs": 20, "hits": 10, "frees": 10, "live_bytes": MIB, "hit_rate": 0.5}, "thread 3")
         out = poolstat("show", started.pid, folder=folder).out
         table = out[out.index("Pool 2: "):out.index("Pool 3: ")].split("  Streams, by where")[1].splitlines()[1:]
         expect([re.split("  +", line.strip()) for line in table if line], [
             ["STREAM", "LIVE", "REQUESTED", "ALLOCS", "HITS", "FREES", "HIT RATE"],
-            ["9", "4.00 MiB", "4.00 MiB", "40", "15", "20", "37.5%"],
             ["legacy", "1.00 MiB", "1.00 MiB", "20", "10", "10", "50.0%"],
             ["legacy, context 2", "1.00 MiB", "1.00 MiB", "10", "5", "5", "50.0%"],
             ["thread 3", "1.00 MiB", "1.00 MiB", "20", "10", "10", "50.0%"],
+            ["9", "3.00 MiB", "3.00 MiB", "30", "10", "15", "33.3%"],
+            ["11", "1.00 MiB", "1.00 MiB", "10", "5", "5", "50.0%"],
             ["driver 12", "1.00 MiB", "1.00 MiB", "10", "5", "5", "50.0%"]])
 
 
