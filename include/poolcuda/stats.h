@@ -360,8 +360,8 @@ struct poolcuda_event {
     uint64_t live_bytes, cached_bytes, largest_free_bytes;
     uint64_t device_free_bytes; /* UINT64_MAX when not asked */
     uint32_t fragmentation_ppm; /* external fragmentation of idle and ordered memory, parts per million */
-    uint32_t reserved0;
-    uint64_t address; /* what was freed (bad_free), else 0 */
+    uint32_t kind;              /* enum poolcuda_kind of the pool, 0 when there is none */
+    uint64_t address;           /* what was freed (bad_free), else 0 */
     uint64_t reserved[5];
 };
 

@@ -340,7 +340,9 @@ void pool_context_settle(struct pool_system *system, int ordinal, void *handle) 
         pool_change(pool);
     }
     lock_give(&pool->lock);
-    if (!alive) log_line(LOG_EVENT, "device %d: its context is gone, its blocks are forgotten", pool->device->ordinal);
+    if (!alive)
+        log_line(LOG_EVENT, "device %d, plain pool: its context is gone, its blocks are forgotten",
+                 pool->device->ordinal);
 }
 
 /* ---- memory pools ---- */

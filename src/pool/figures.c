@@ -5,6 +5,7 @@
  */
 #include "pool/hits.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -14,6 +15,10 @@ uint64_t COLD figures_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static enum poolcuda_kind kind_of(const struct pool *pool) {
+    return pool->source.kind == SEGMENT_ASYNC ? POOLCUDA_KIND_ASYNC : POOLCUDA_KIND_PLAIN;
 }
 
 static void tell_limit(const struct pool *pool, struct poolcuda_pool *figures) {
@@ -30,7 +35,7 @@ void figures_limit(struct pool *pool) {
 void figures_open(struct pool *pool) {
     struct poolcuda_pool *figures = stats_pool_open();
     const struct device_state *device = pool->device;
-    figures->kind = pool->source.kind == SEGMENT_ASYNC ? POOLCUDA_KIND_ASYNC : POOLCUDA_KIND_PLAIN;
+    figures->kind = kind_of(pool);
     figures->context = (uint64_t)(uintptr_t)(pool->source.kind == SEGMENT_ASYNC ? pool->source.memory_pool
                                                                                 : pool->source.context.handle);
     figures->generation = pool->generation;
@@ -130,6 +135,7 @@ struct poolcuda_event figures_event_of(const struct pool *pool, enum poolcuda_ev
         .type = type,
         .device = pool->device->ordinal,
         .pool = stats_pool_number(pool->figures),
+        .kind = kind_of(pool),
         .live_bytes = fronts.live,
         .cached_bytes = ready + pool->waiting.bytes + fronts.waiting,
         .largest_free_bytes = largest,
@@ -145,13 +151,17 @@ void figures_publish(const struct poolcuda_event *event) {
     stats_event(event);
     stats_set(&stats_header()->heartbeat_ns, figures_clock());
     if (!log_wants(LOG_EVENT)) return;
+    const char *kind = event->kind == POOLCUDA_KIND_ASYNC ? "async" : "plain";
+    char number[16] = ""; /* as poolstat shows it; none without figures */
+    if (event->pool) snprintf(number, sizeof number, " %u", event->pool);
     if (event->address)
-        log_line(LOG_EVENT, "device %d: %s of %#llx", event->device, names[event->type],
+        log_line(LOG_EVENT, "device %d, %s pool%s: %s of %#llx", event->device, kind, number, names[event->type],
                  (unsigned long long)event->address);
     else
-        log_line(LOG_EVENT, "device %d: %s: %llu bytes (live %llu, cached %llu, largest free %llu)", event->device,
-                 names[event->type], (unsigned long long)event->requested_bytes, (unsigned long long)event->live_bytes,
-                 (unsigned long long)event->cached_bytes, (unsigned long long)event->largest_free_bytes);
+        log_line(LOG_EVENT, "device %d, %s pool%s: %s: %llu bytes (live %llu, cached %llu, largest free %llu)",
+                 event->device, kind, number, names[event->type], (unsigned long long)event->requested_bytes,
+                 (unsigned long long)event->live_bytes, (unsigned long long)event->cached_bytes,
+                 (unsigned long long)event->largest_free_bytes);
 }
 
 void figures_event(struct pool *pool, enum poolcuda_event_type type, uint64_t bytes, uint64_t device_free,

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Stream-ordered allocation answers natively and under the pool alike: codes, last errors, what outlives what."""
-from preload import Guest, expect, same
+import os
+import re
+import tempfile
+
+from preload import Guest, expect, run, same
 from tap import case, main
 
 SMALL = {"SIM_MEMORY_MB": "64", "POOL_HEADROOM_MB": "0"}
@@ -20,6 +24,19 @@ def as_natively(part, variables=None, **options):
 def stream_ordered_calls_answer_as_natively():
     as_natively("answers")
     as_natively("answers", {"POOL_ASYNC": "0"})
+
+
+@case
+def the_log_names_the_pool_of_an_event():
+    for variables, pattern in ({}, r"device 0, (plain|async) pool \d+: growth: \d+ bytes "), \
+                              ({"POOL_STATS": "0"}, r"device 0, (plain|async) pool: growth: \d+ bytes "):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "log")
+            run([GUESTS[0], "answers"], variables={**variables, "POOL_LOG": "2", "POOL_LOG_FILE": path})
+            with open(path, encoding="ascii") as file:
+                lines = [line for line in file if ": growth: " in line]
+        found = [re.search(pattern, line) for line in lines]
+        assert all(found) and {match[1] for match in found} == {"plain", "async"}, lines
 
 
 @case

@@ -220,6 +220,7 @@ static void growth_release_and_trim_are_events(void **state) {
     struct poolcuda_event growth = last_event(POOLCUDA_EVENT_growth);
     assert_int_equal(growth.requested_bytes, 16 * MIB_BYTES);
     assert_int_equal(growth.device, 0);
+    assert_int_equal(growth.kind, POOLCUDA_KIND_PLAIN);
     assert_int_equal(growth.live_bytes, 512);
     assert_int_equal(growth.device_free_bytes, UINT64_MAX); /* not asked */
     uint64_t large = must_alloc(&f, 50 * MIB_BYTES);

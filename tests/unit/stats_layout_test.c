@@ -237,7 +237,7 @@ static void layout_of_an_event_is_pinned(void **state) {
         PIN(poolcuda_event, largest_free_bytes, 56, 8),
         PIN(poolcuda_event, device_free_bytes, 64, 8),
         PIN(poolcuda_event, fragmentation_ppm, 72, 4),
-        PIN(poolcuda_event, reserved0, 76, 4),
+        PIN(poolcuda_event, kind, 76, 4),
         PIN(poolcuda_event, address, 80, 8),
         PIN(poolcuda_event, reserved, 88, 40),
     };
