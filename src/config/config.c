@@ -72,6 +72,14 @@ static void line_add_foreign(struct line *line, const char *text, size_t length)
     if (length > SHOWN_MAX) line_add(line, "...");
 }
 
+/* A value. Where a blank would not be seen, or nothing is there, in quotation marks. */
+static void line_add_value(struct line *line, const char *text, size_t length) {
+    const char *mark = length == 0 || memchr(text, ' ', length) != NULL ? "'" : "";
+    line_add(line, mark);
+    line_add_foreign(line, text, length);
+    line_add(line, mark);
+}
+
 /* ---- values ---- */
 
 /* Decimal digits and nothing else. */
@@ -261,8 +269,11 @@ static void describe_wrong_item(struct line *line, const char *list) {
     struct config_fixed fixed;
     struct fixed_fault fault;
     if (config_fixed_parse(list, &fixed, &fault)) return;
-    line_add_foreign(line, fault.item, fault.length);
-    line_add(line, fault.length == 0 ? "an item " : " ");
+    if (fault.length == 0)
+        line_add(line, "an item");
+    else
+        line_add_value(line, fault.item, fault.length);
+    line_add(line, " ");
     line_add(line, fault.what);
     line_add(line, "; ");
 }
@@ -271,7 +282,7 @@ static void describe_bad_value(struct line *line, size_t index, const char *valu
     line_add(line, "poolcuda: ");
     line_add(line, variables[index].name);
     line_add(line, "=");
-    line_add_foreign(line, value, strlen(value));
+    line_add_value(line, value, strlen(value));
     line_add(line, ": ");
     if (rows[index].kind == KIND_FIXED) describe_wrong_item(line, value);
     line_add(line, "accepted is ");
@@ -317,6 +328,20 @@ const struct config_variable *config_variable_at(size_t index) {
     return &variables[index];
 }
 
+uint64_t config_segment(const struct config *config) {
+    const uint64_t step = UINT64_C(2) << 20, segment = (config->segment + step - 1) / step * step;
+    const bool is_number = config->max_split != CONFIG_NONE && config->max_split != CONFIG_AUTO;
+    const uint64_t most = is_number ? config->max_split / step * step : UINT64_MAX;
+    return segment < most ? segment : most;
+}
+
+/* With the reason, where it is not what was asked for. */
+static void segment_text(const struct config *config, char *text, size_t size) {
+    const uint64_t segment = config_segment(config);
+    snprintf(text, size, "%llu MiB%s", (unsigned long long)(segment >> 20),
+             segment < config->segment ? ", by POOL_MAX_SPLIT_MB" : "");
+}
+
 void config_value_text(const struct config *config, size_t index, char *text, size_t size) {
     const struct row *row = &rows[index];
     const void *field = field_in(config, row);
@@ -331,6 +356,8 @@ void config_value_text(const struct config *config, size_t index, char *text, si
         const uint64_t bytes = *(const uint64_t *)field;
         if (bytes == CONFIG_NONE || bytes == CONFIG_AUTO)
             snprintf(text, size, "%s", bytes == CONFIG_NONE ? "none" : "auto");
+        else if (field == &config->segment)
+            segment_text(config, text, size);
         else
             snprintf(text, size, "%llu MiB", (unsigned long long)(bytes >> 20));
         break;
@@ -356,6 +383,10 @@ void config_value_text(const struct config *config, size_t index, char *text, si
 
 bool config_from_environment(const struct config *config, size_t index) {
     return (config->from_environment >> index & 1u) != 0;
+}
+
+bool config_is_set(const struct config *config, const char *name) {
+    return config_from_environment(config, find_variable(name, strlen(name)));
 }
 
 /* ---- the process's own ---- */

@@ -68,6 +68,9 @@ bool config_trace_file(char *path, size_t size);
 void config_parse(char *const environment[], struct config *out, void (*complain)(void *arg, const char *line),
                   void *arg);
 
+/* What POOL_SEGMENT_MB comes to: segments are of whole 2 MiB, and one above POOL_MAX_SPLIT_MB could not be shared. */
+uint64_t config_segment(const struct config *config);
+
 /* The table as data: for the figures and for help. value writes the value in force as text ("16 MiB", "auto", "sync").
  */
 struct config_variable {
@@ -77,5 +80,6 @@ size_t config_variable_count(void);
 const struct config_variable *config_variable_at(size_t index);
 void config_value_text(const struct config *config, size_t index, char *text, size_t size);
 bool config_from_environment(const struct config *config, size_t index);
+bool config_is_set(const struct config *config, const char *name); /* of a variable of the table */
 
 #endif

@@ -9,6 +9,10 @@
 /* LOG_ALWAYS: a variable asks for what cannot be done. */
 enum log_level { LOG_ALWAYS = 0, LOG_WARNING = 1, LOG_EVENT = 2, LOG_ALL = 3 };
 
+/* At the process's first call: a POOL_LOG_FILE that could not be opened costs one line on stderr, as a bad value does,
+ * also where nothing will be logged; none where POOL_LOG=0 is set. Later calls do nothing. */
+void log_begin(void);
+
 /* 1 when lines of this level are wanted: guard the making of costly arguments with it. */
 int log_wants(enum log_level level);
 

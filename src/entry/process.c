@@ -39,6 +39,7 @@ static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER; /* over leaving P
 void process_first_call(void) {
     if (ENTRY_LIKELY(atomic_load_explicit(&process_own.figures_begun, memory_order_acquire))) return;
     process_notice();
+    log_begin();
     stats_start(config_get()->stats);
     trace_start();
     control_start();
@@ -93,12 +94,6 @@ static bool sanitizer_loaded(void) {
     return found;
 }
 
-static bool set_by_user(const char *variable) {
-    for (size_t i = 0; i < config_variable_count(); i++)
-        if (strcmp(config_variable_at(i)->name, variable) == 0) return config_from_environment(config_get(), i);
-    return false;
-}
-
 static struct pool_system *decline(enum poolcuda_pass_reason why) {
     atomic_store(&reason, (int)why);
     atomic_store_explicit(&phase, POOL_PASSING, memory_order_release);
@@ -111,7 +106,7 @@ static bool permitted(void) {
         decline(POOLCUDA_PASS_disabled);
         return false;
     }
-    if (sanitizer_loaded() && !set_by_user("POOL_ENABLE")) {
+    if (sanitizer_loaded() && !config_is_set(config_get(), "POOL_ENABLE")) {
         log_line(LOG_WARNING, "compute-sanitizer is loaded and would not see the pool's blocks: every call passes "
                               "through (POOL_ENABLE=1 pools all the same)");
         decline(POOLCUDA_PASS_tool);

@@ -30,15 +30,30 @@ static struct {
     char path[PATH_MAX];
 } file = {.fd = -1};
 
-static enum file_result failed_at(enum log_level level, const char *step, int error) {
+static const char *reason_of(int error) {
     const char *reason = strerrordesc_np(error);
-    log_line(level, "POOL_TRACE: %s %.*s: %s: nothing more is recorded", step, 512, file.path,
-             reason == NULL ? "unknown error" : reason);
-    return FILE_FAILED;
+    return reason == NULL ? "unknown error" : reason;
 }
 
 static enum file_result failed(const char *step, int error) {
-    return failed_at(LOG_WARNING, step, error);
+    log_line(LOG_WARNING, "POOL_TRACE: %s %.*s: %s: nothing more is recorded", step, 512, file.path, reason_of(error));
+    return FILE_FAILED;
+}
+
+/* As with a bad value, it is said whether a log is wanted or not. */
+static enum file_result not_made(int error) {
+    struct stat status;
+    const bool is_there = lstat(file.path, &status) == 0;
+    const size_t length = strlen(file.path);
+    if (is_there && S_ISDIR(status.st_mode))
+        log_line(LOG_ALWAYS, "POOL_TRACE: %.*s is a folder; a file in it would be %.*s%srun.%%p: nothing is recorded",
+                 512, file.path, 256, file.path, file.path[length - 1] == '/' ? "" : "/");
+    else if (is_there && !S_ISREG(status.st_mode))
+        log_line(LOG_ALWAYS, "POOL_TRACE: %.*s is no plain file; it must be one, or not be there: nothing is recorded",
+                 512, file.path);
+    else
+        log_line(LOG_ALWAYS, "POOL_TRACE: cannot make %.*s: %s: nothing is recorded", 512, file.path, reason_of(error));
+    return FILE_FAILED;
 }
 
 /* ---- the descriptor ---- */
@@ -155,7 +170,7 @@ enum file_result file_create(enum poolcuda_trace_counter counter, unsigned time_
     snprintf(header.library_version, sizeof header.library_version, "%s", POOLCUDA_VERSION);
     name_command(header.command, sizeof header.command);
     const int fd = open_new();
-    if (fd < 0) return failed_at(LOG_ALWAYS, "cannot make", errno); /* as with a bad value */
+    if (fd < 0) return not_made(errno);
     file.fd = keep_high(fd);
     struct stat status;
     if (file.fd < 0 || fchmod(file.fd, 0600) != 0 || fstat(file.fd, &status) != 0) return failed("cannot keep", errno);

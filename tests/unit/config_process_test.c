@@ -226,7 +226,7 @@ static void without_a_trace_there_is_no_file(void **state) {
     char empty[] = "";
     assert_string_equal(child_run(read_no_trace, NULL), "");
     assert_string_equal(child_run(read_no_trace, empty),
-                        "poolcuda: POOL_TRACE=: accepted is a path; %p is replaced by the process id; using none\n");
+                        "poolcuda: POOL_TRACE='': accepted is a path; %p is replaced by the process id; using none\n");
 }
 
 /* A copy of the guest program that runs as another user than its caller. */

@@ -199,6 +199,30 @@ static const struct {
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
+static void the_ordinary_segment_is_told_as_it_comes_out(void **state) {
+    (void)state;
+    static const struct {
+        const char *segment, *most, *text;
+    } cases[] = {
+        {"16", "auto", "16 MiB"},
+        {"16", "none", "16 MiB"},
+        {"16", "16", "16 MiB"},
+        {"16", "15", "14 MiB, by POOL_MAX_SPLIT_MB"},
+        {"16", "3", "2 MiB, by POOL_MAX_SPLIT_MB"},
+        {"5", "100", "6 MiB"},
+        {"5", "6", "6 MiB"},
+        {"5", "5", "4 MiB, by POOL_MAX_SPLIT_MB"},
+        {"1048576", "16777216", "1048576 MiB"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char segment[64], most[64], *environment[] = {segment, most, NULL};
+        snprintf(segment, sizeof segment, "POOL_SEGMENT_MB=%s", cases[i].segment);
+        snprintf(most, sizeof most, "POOL_MAX_SPLIT_MB=%s", cases[i].most);
+        const struct config config = parse_all(environment);
+        assert_string_equal(value_of(&config, "POOL_SEGMENT_MB"), cases[i].text);
+    }
+}
+
 static void every_variable_of_the_table_is_tried_below(void **state) {
     (void)state;
     assert_int_equal(config_variable_count(), VARIABLES);
@@ -219,7 +243,9 @@ static void check_refused(size_t i, const char *value) {
     const char *accepted = strstr(said[0], "accepted is ");
     const bool list = strcmp(variables[i].name, "POOL_FIXED") == 0;
     const int named = list && accepted != NULL ? (int)(accepted - said[0]) : 0;
-    snprintf(line, sizeof line, "poolcuda: %s=%s: ", variables[i].name, strcmp(value, "1\t") == 0 ? "1\\x09" : value);
+    const char *mark = *value == '\0' || strchr(value, ' ') != NULL ? "'" : "";
+    snprintf(line, sizeof line, "poolcuda: %s=%s%s%s: ", variables[i].name, mark,
+             strcmp(value, "1\t") == 0 ? "1\\x09" : value, mark);
     assert_int_equal(strncmp(said[0], line, strlen(line)), 0);
     if (list) snprintf(line, sizeof line, "%.*s", named, said[0]);
     snprintf(line + strlen(line), sizeof line - strlen(line), "accepted is %s; using %s", variables[i].accepted,
@@ -296,7 +322,7 @@ static void the_item_of_a_list_that_is_wrong_is_named(void **state) {
         {"64MB*3", "64MB*3 is no SIZE*COUNT"},
         {"64*32", "64*32 is no SIZE*COUNT"},
         {"64MiB", "64MiB is no SIZE*COUNT"},
-        {"1MiB*1, 2MiB*1,3MiB*1", " 2MiB*1 is no SIZE*COUNT"},
+        {"1MiB*1, 2MiB*1,3MiB*1", "' 2MiB*1' is no SIZE*COUNT"},
         {"1MiB*4x,2MiB*1", "1MiB*4x is no SIZE*COUNT"},
         {"1MiB*\t", "1MiB*\\x09 is no SIZE*COUNT"},
         {"0B*2", "0B*2 has a size that is not 1 B to 16 TiB"},
@@ -492,6 +518,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_environment_that_does_not_exist_gives_the_defaults),
     cmocka_unit_test(the_default_text_is_the_default),
     cmocka_unit_test(good_values_are_taken_without_a_word),
+    cmocka_unit_test(the_ordinary_segment_is_told_as_it_comes_out),
     cmocka_unit_test(every_variable_of_the_table_is_tried_below),
     cmocka_unit_test(bad_values_leave_the_default_and_cost_one_line),
     cmocka_unit_test(the_item_of_a_list_that_is_wrong_is_named),

@@ -235,6 +235,66 @@ static void a_pipe_that_nobody_reads_does_not_stop_the_program(void **state) {
     expect_stderr_instead("fifo", "No such device or address");
 }
 
+/* ---- a look at it before the first line ---- */
+
+static const char *level; /* of POOL_LOG; NULL: not set */
+
+static int begin_log(void *arg) {
+    unsetenv("POOL_LOG");
+    if (level) setenv("POOL_LOG", level, 1);
+    setenv("POOL_LOG_FILE", arg, 1);
+    errno = 4321;
+    log_begin();
+    log_begin();
+    CHECK_EQUAL(errno, 4321);
+    log_line(LOG_ALWAYS, "must be said");
+    return 0;
+}
+
+static void expect_complaint(const char *name, const char *reason) {
+    char first[PATH_MAX + 128];
+    snprintf(first, sizeof first, "poolcuda: POOL_LOG_FILE: %s cannot be opened (%s); logging to stderr\n",
+             path_of(name), reason);
+    const char *text = child_run(begin_log, copy_path(name));
+    if (strncmp(text, first, strlen(first)) != 0) fail_msg("printed: %s, expected first: %s", text, first);
+    assert_int_equal(lines_in(text), 2);
+}
+
+static void a_file_that_could_not_be_opened_is_told_at_once_unless_silence_is_asked_for(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(path_of("a folder"), 0700), 0);
+    assert_int_equal(symlink("/nowhere", path_of("a link")), 0);
+    static const char *const levels[] = {NULL, "1"};
+    for (size_t i = 0; i < 2; i++) {
+        level = levels[i];
+        expect_complaint("no/such/folder", "No such file or directory");
+        expect_complaint("a folder", "Is a directory");
+        expect_complaint("a link", "Too many levels of symbolic links");
+    }
+    level = "0";
+    const char *text = child_run(begin_log, copy_path("no/such/folder"));
+    assert_int_equal(lines_in(text), 1);
+    assert_non_null(strstr(text, "warning: must be said\n"));
+}
+
+static int begin_log_alone(void *arg) {
+    unsetenv("POOL_LOG");
+    setenv("POOL_LOG_FILE", arg, 1);
+    log_begin();
+    return 0;
+}
+
+static void a_file_that_could_be_made_is_not_made_before_the_first_line(void **state) {
+    (void)state;
+    assert_string_equal(child_run(begin_log_alone, copy_path("later")), "");
+    assert_int_equal(access(path_of("later"), F_OK), -1);
+    level = NULL;
+    assert_string_equal(child_run(begin_log, copy_path("later")), "");
+    assert_int_equal(lines_in(read_file("later")), 1);
+    assert_string_equal(child_run(begin_log, copy_path("later")), ""); /* it is there */
+    assert_int_equal(lines_in(read_file("later")), 2);
+}
+
 static int log_beyond_file_limit(void *arg) {
     const struct rlimit limit = {100, 100};
     signal(SIGXFSZ, SIG_DFL);
@@ -448,6 +508,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_directory_is_no_log_file, make_test_directory, remove_test_directory),
     cmocka_unit_test_setup_teardown(a_symbolic_link_is_not_followed, make_test_directory, remove_test_directory),
     cmocka_unit_test_setup_teardown(a_pipe_that_nobody_reads_does_not_stop_the_program, make_test_directory,
+                                    remove_test_directory),
+    cmocka_unit_test_setup_teardown(a_file_that_could_not_be_opened_is_told_at_once_unless_silence_is_asked_for,
+                                    make_test_directory, remove_test_directory),
+    cmocka_unit_test_setup_teardown(a_file_that_could_be_made_is_not_made_before_the_first_line, make_test_directory,
                                     remove_test_directory),
     cmocka_unit_test_setup_teardown(a_file_size_limit_does_not_end_the_program, make_test_directory,
                                     remove_test_directory),

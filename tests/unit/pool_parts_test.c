@@ -153,6 +153,21 @@ static void policy_bounds_what_fits(void **state) {
     assert_int_equal(policy_fit(40 * MIB, 32 * MIB, true, &options).block, 47 * MIB);
 }
 
+/* What the configuration says of it is what a small request gets. */
+static void policy_sizes_the_ordinary_segment_as_is_told(void **state) {
+    (void)state;
+    for (uint64_t segment = 2; segment < 40; segment += 3) {
+        for (uint64_t most = 2; most < 40; most += 3) {
+            const struct config config = {.segment = segment * MIB, .max_split = most * MIB};
+            struct pool_options options = fixture_options();
+            options.segment_bytes = policy_exact_segment(config.segment); /* as a system rounds it */
+            options.max_split_bytes = config.max_split;
+            const uint64_t bound = policy_max_split(&options, 8192 * MIB);
+            assert_int_equal(policy_segment(512, 0, bound, &options), config_segment(&config));
+        }
+    }
+}
+
 static void policy_sizes_segments(void **state) {
     (void)state;
     struct pool_options options = fixture_options();
@@ -262,6 +277,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(policy_rounds_and_refuses_overflow),
     cmocka_unit_test(policy_bounds_splits),
     cmocka_unit_test(policy_bounds_what_fits),
+    cmocka_unit_test(policy_sizes_the_ordinary_segment_as_is_told),
     cmocka_unit_test(policy_sizes_segments),
     cmocka_unit_test(host_memory_per_live_block_is_bounded),
     cmocka_unit_test(a_pool_that_was_found_before_its_reset_is_reset_again),

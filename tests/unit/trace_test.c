@@ -708,31 +708,39 @@ static int record_nowhere(void *arg) {
     return 0;
 }
 
-static void expect_a_line(const char *path, const char *reason) {
+static void expect_a_line(const char *path, const char *before, const char *after) {
     const char *text = child_run(record_nowhere, (void *)(uintptr_t)path), *end = strchr(text, '\n');
-    char expected[PATH_MAX + 512];
-    snprintf(expected, sizeof expected, "warning: POOL_TRACE: cannot make %s: %s: nothing more is recorded\n", path,
-             reason);
+    char expected[2 * PATH_MAX + 512];
+    snprintf(expected, sizeof expected, "warning: POOL_TRACE: %s%s%s: nothing is recorded\n", before, path, after);
     if (strstr(text, expected) == NULL || end == NULL || end[1] != '\0')
         fail_msg("printed: %s, expected one line: %s", text, expected);
 }
 
 static void a_file_that_cannot_be_made_costs_one_line(void **state) {
     (void)state;
-    expect_a_line(path_of("no/such/folder"), "No such file or directory");
+    expect_a_line(path_of("no/such/folder"), "cannot make ", ": No such file or directory");
+}
+
+static void a_folder_is_told_with_what_would_be_a_file_in_it(void **state) {
+    (void)state;
+    char *path = path_of("recordings"), after[PATH_MAX + 512];
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(after, sizeof after, " is a folder; a file in it would be %s/run.%%p", path);
+    expect_a_line(path, "", after);
+    expect_a_line("/tmp/", "", " is a folder; a file in it would be /tmp/run.%p");
 }
 
 static void what_is_no_plain_file_is_left_alone(void **state) {
     (void)state;
     char *path = path_of("pipe");
     assert_int_equal(mkfifo(path, 0600), 0);
-    expect_a_line(path, "File exists");
-    expect_a_line("/dev/null", "File exists");
+    expect_a_line(path, "", " is no plain file; it must be one, or not be there");
+    expect_a_line("/dev/null", "", " is no plain file; it must be one, or not be there");
     char target[PATH_MAX + 256];
     strcpy(target, path_of("target"));
     path = path_of("link");
     assert_int_equal(symlink(target, path), 0);
-    expect_a_line(path, "File exists");
+    expect_a_line(path, "", " is no plain file; it must be one, or not be there");
     assert_int_equal(access(target, F_OK), -1);
 }
 
@@ -971,6 +979,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_file_that_exists_is_not_written_over),
     cmocka_unit_test(a_process_that_becomes_another_program_begins_another_file),
     cmocka_unit_test(a_file_that_cannot_be_made_costs_one_line),
+    cmocka_unit_test(a_folder_is_told_with_what_would_be_a_file_in_it),
     cmocka_unit_test(what_is_no_plain_file_is_left_alone),
     cmocka_unit_test(what_is_lost_later_is_not_said_unless_the_log_asks),
     cmocka_unit_test(a_file_size_limit_costs_the_rest_and_no_signal),
