@@ -182,7 +182,11 @@ static double ratio(uint64_t bytes, const struct trace *trace) {
     return (double)bytes / (double)trace->peak_bytes;
 }
 
+/* Once: where nothing can be measured, there is no table. */
 static void print_head(void) {
+    static bool printed;
+    if (printed) return;
+    printed = true;
     printf("                                                                                     calls: allocations + "
            "releases\n");
     printf("%-28s %9s %9s %7s %9s %9s %12s %6s %12s %12s\n", "trace", "peak live", "capacity", "3 times", "reserved",
@@ -191,6 +195,7 @@ static void print_head(void) {
 
 static void print_row(const char *name, const struct trace *trace, const struct fit_report *report) {
     char at_110[48] = "does not fit", calls[48], at_capacity[48];
+    print_head();
     snprintf(calls, sizeof calls, "%ju + %ju", (uintmax_t)report->once.allocs, (uintmax_t)report->once.frees);
     if (report->fits_110)
         snprintf(at_110, sizeof at_110, "%ju + %ju", (uintmax_t)report->at_110.allocs, (uintmax_t)report->at_110.frees);
@@ -227,10 +232,10 @@ static enum exit_status measure(const struct arguments *arguments, const char *p
     char error[512], name[256];
     enum exit_status status = STATUS_OK;
     if (!trace_read(path, &trace, error, sizeof error)) {
-        fprintf(stderr, "%s\n", error);
+        fprintf(stderr, "capacity: %s\n", error);
         return STATUS_USAGE;
     }
-    if (trace.note[0] != '\0') fprintf(stderr, "%s: %s\n", path, trace.note);
+    if (trace.note[0] != '\0') fprintf(stderr, "capacity: %s: %s\n", path, trace.note);
     trace_name(path, name, sizeof name);
     if (!fit_measure(&trace, &arguments->pool, &report, error, sizeof error)) {
         fprintf(stderr, "capacity: %s: %s\n", path, error);
@@ -250,7 +255,6 @@ int main(int argc, char **argv) {
     enum exit_status status = STATUS_OK;
 
     stats_start(false);
-    if (!arguments.json) print_head();
     for (size_t i = 0; i < arguments.paths.count && status == STATUS_OK; i++) {
         status = measure(&arguments, arguments.paths.items[i], list);
         fflush(stdout);
