@@ -15,7 +15,8 @@
  * Truth.   Counters only grow. `sequence` of a pool record covers that record and all fixed-size pools of that pool,
  * that of a cell the cell: odd while a writer is inside. A copy of a pool (its record, its fixed-size pools, its cells)
  * is consistent when all these numbers were even, and none has changed until all had been copied. Retry for about a
- * millisecond, then use what was read as approximate: with frees read before allocations no difference is negative.
+ * millisecond, then use what was read as approximate: with frees read before allocations no difference is negative,
+ * and what was allocated and freed between the two seems to be live, but is no more than what the cell holds.
  * Sums.    What a pool holds of one state is the record's figure and what the cells add to it. A cell counts what it
  *          holds by size class, `held_bytes`: the blocks that the program has (alloc_bytes − freed_bytes), those that
  *          wait for a fence (`waiting_bytes`, of all classes together), and the rest, free blocks that are kept whole
@@ -94,11 +95,12 @@ extern "C" {
     X(driver_door, COUNT, COUNTER, "those that came by the driver door")
 
 /* Figures of one pool (one context, one kind of segment). Live and requested are not here: they are derived from the
- * cells; idle, ordered and waiting bytes and waits are without what the cells have of them. The peaks of reserved
- * bytes are exact, and so are those of live and requested bytes while one stream or thread at a time allocates; where
- * several do at once they may be up to a sixteenth too low, or too high by what was freed in the moment of the sum.
- * Those of cached bytes and their parts are noted whenever the pool does more than serve a block that it has kept
- * whole, and at least once in 1,024 frees of a cell. */
+ * cells; idle, ordered and waiting bytes and waits are without what the cells have of them. The peak of reserved bytes
+ * is exact, and so are those of live and requested bytes while one stream or thread at a time allocates and frees.
+ * Where several do at once these may be up to a sixteenth too low, since not every step is looked at, or slightly above
+ * what was ever live, since the cells are summed while others go on. Those of cached bytes and their parts are noted
+ * whenever the pool does more than serve a block that it has kept whole, and at least once in 1,024 frees of a cell. A
+ * reader raises a peak to the present value where its copy is consistent. */
 #define POOLCUDA_POOL_FIGURES(X)                                                                                   \
     X(reserved_bytes, BYTES, GAUGE, "device memory held from the driver")                                          \
     X(idle_bytes, BYTES, GAUGE, "cached: the GPU has finished with it")                                            \
@@ -110,9 +112,9 @@ extern "C" {
     X(segments, COUNT, GAUGE, "segments held")                                                                     \
     X(free_blocks, COUNT, GAUGE, "free blocks that may be split and merged")                                       \
     X(peak_requested_bytes, BYTES, PEAK,                                                                           \
-      "highest requested bytes; within a sixteenth where several streams or threads allocate at once")             \
+      "highest requested bytes; up to 1/16 too low, or slightly too high, if several streams or threads allocate") \
     X(peak_live_bytes, BYTES, PEAK,                                                                                \
-      "highest live bytes; within a sixteenth where several streams or threads allocate at once")                  \
+      "highest live bytes; up to 1/16 too low, or slightly too high, if several streams or threads allocate")      \
     X(peak_reserved_bytes, BYTES, PEAK, "highest reserved bytes")                                                  \
     X(peak_cached_bytes, BYTES, PEAK, "highest cached bytes; noted once in 1,024 frees at least")                  \
     X(peak_idle_bytes, BYTES, PEAK, "highest idle bytes; noted once in 1,024 frees at least")                      \

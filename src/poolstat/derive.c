@@ -65,6 +65,10 @@ static void raise_to(uint64_t *peak, uint64_t value) {
     if (*peak < value) *peak = value;
 }
 
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
 static uint64_t class_live(const struct poolcuda_size_class *class) {
     return derive_difference(class->alloc_bytes, class->freed_bytes);
 }
@@ -108,18 +112,20 @@ static void add_to_figures(struct poolcuda_pool *figures, const struct poolcuda_
     add(&figures->waits, cell->free_waits);
 }
 
+static uint64_t cached_bytes(const struct poolcuda_pool *figures) {
+    return sum(sum(figures->idle_bytes, figures->ordered_bytes), figures->waiting_bytes);
+}
+
 void derive_figures(const struct segment_pool *pool, struct poolcuda_pool *figures) {
-    struct counters counters;
-    struct measures now;
+    struct counters now;
     *figures = pool->record;
     for (size_t i = 0; i < pool->cell_count; i++) add_to_figures(figures, &pool->cells[i]);
-    derive_counters(pool, &counters);
-    derive_measures(figures, &counters, &now);
-    if (pool->approximate) return; /* sums of parts that were not of one moment would stay as peaks that never were */
-    raise_to(&figures->peak_requested_bytes, now.requested_bytes);
-    raise_to(&figures->peak_live_bytes, now.live_bytes);
+    if (pool->approximate) return; /* what seems to be now may be more than ever was */
+    derive_counters(pool, &now);
+    raise_to(&figures->peak_requested_bytes, derive_difference(now.alloc_requested_bytes, now.freed_requested_bytes));
+    raise_to(&figures->peak_live_bytes, derive_difference(now.alloc_live_bytes, now.freed_live_bytes));
     raise_to(&figures->peak_reserved_bytes, figures->reserved_bytes);
-    raise_to(&figures->peak_cached_bytes, now.cached_bytes);
+    raise_to(&figures->peak_cached_bytes, cached_bytes(figures));
     raise_to(&figures->peak_idle_bytes, figures->idle_bytes);
     raise_to(&figures->peak_ordered_bytes, figures->ordered_bytes);
     raise_to(&figures->peak_waiting_bytes, figures->waiting_bytes);
@@ -167,10 +173,14 @@ size_t derive_streams(const struct segment_pool *pool, struct stream_sum **sums)
 }
 
 void derive_measures(const struct poolcuda_pool *figures, const struct counters *counters, struct measures *measures) {
-    const uint64_t live = derive_difference(counters->alloc_live_bytes, counters->freed_live_bytes);
-    const uint64_t requested = derive_difference(counters->alloc_requested_bytes, counters->freed_requested_bytes);
-    const uint64_t ready = sum(figures->idle_bytes, figures->ordered_bytes),
-                   cached = sum(ready, figures->waiting_bytes);
+    /* The bounds bind in approximate copies alone: what does not add up is one. */
+    const uint64_t live = least(derive_difference(counters->alloc_live_bytes, counters->freed_live_bytes),
+                                least(figures->reserved_bytes, figures->peak_live_bytes));
+    const uint64_t requested =
+        least(derive_difference(counters->alloc_requested_bytes, counters->freed_requested_bytes),
+              least(live, figures->peak_requested_bytes));
+    const uint64_t cached = least(cached_bytes(figures), figures->reserved_bytes - live);
+    const uint64_t ready = sum(figures->idle_bytes, figures->ordered_bytes);
     *measures = (struct measures){
         .live_bytes = live,
         .requested_bytes = requested,

@@ -81,7 +81,7 @@ uint64_t derive_class_bytes(unsigned class);
 uint64_t derive_bucket_start(unsigned bucket);
 uint64_t derive_bucket_end(unsigned bucket);
 
-/* The record with what its cells add to it, and no peak below the present value, unless that is approximate. */
+/* The record with what its cells add to it, and, unless the copy is approximate, no peak below the present value. */
 void derive_figures(const struct segment_pool *pool, struct poolcuda_pool *figures);
 void derive_counters(const struct segment_pool *pool, struct counters *sum);
 /* `figures`: as by derive_figures. */

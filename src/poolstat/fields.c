@@ -40,8 +40,7 @@ static const struct field process_fields[] = {
     {"stuck", "yes or no", "its pool has been inside one driver call for over 10 s (in driver, in tables)"},
     {"proc_address_lookups", "count", "cuGetProcAddress calls seen"},
     {"symbols_hooked", "count", "look-ups answered with a function of the pool"},
-    {"approximate", "yes or no",
-     "some figures are not of one moment, since the process was busy: they may be a little off, and not fit together"},
+    {"approximate", "yes or no", "some figures are not of one moment: see the pools'"},
 };
 
 static const struct field configuration_fields[] = {
@@ -64,7 +63,9 @@ static const struct field pool_fields[] = {
      "most that may be reserved (POOL_LIMIT_MB, or what poolstat ctl has set); null without a limit"},
     {"max_split_bytes", "bytes", "larger blocks are never split (POOL_MAX_SPLIT_MB); null when unlimited"},
     {"approximate", "yes or no",
-     "not of one moment, since the process was busy (~ in tables): figures may be a little off, and above their peaks"},
+     "the process was so busy that no copy of one moment was had in a millisecond (~ in tables): the figures are some "
+     "microseconds apart and may not add up, what was allocated and freed meanwhile may count as live, and the peaks "
+     "are as they were last noted"},
     {"pools", "count", "of a device: pools that are summed here; peaks are then upper bounds"},
 };
 

@@ -203,20 +203,45 @@ static void keep_fixed(const struct reading *reading, struct segment_pool *pool)
     }
 }
 
-/* Of one cell: what it holds in all, when it holds what is live and what waits. Sums that do not fit are the sign of
- * garbage, so they need only be noticed. */
+/* Of one cell: what it holds in all, when it holds what is live and what waits, and no more is asked for than is live.
+ * Sums that do not fit are the sign of garbage, so they need only be noticed. */
 static bool cell_adds_up(const struct poolcuda_cell *cell, uint64_t *held) {
-    uint64_t used = cell->waiting_bytes;
+    uint64_t live = 0;
     *held = 0;
     for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
         const struct poolcuda_size_class *class = &cell->classes[i];
         if (class->frees > class->allocs || class->misses > class->allocs || class->freed_bytes > class->alloc_bytes ||
             class->alloc_bytes - class->freed_bytes > class->held_bytes ||
-            __builtin_add_overflow(used, class->alloc_bytes - class->freed_bytes, &used) ||
+            __builtin_add_overflow(live, class->alloc_bytes - class->freed_bytes, &live) ||
             __builtin_add_overflow(*held, class->held_bytes, held))
             return false;
     }
-    return used <= *held;
+    return live <= *held && cell->waiting_bytes <= *held - live &&
+           cell->alloc_requested_bytes >= cell->freed_requested_bytes &&
+           cell->alloc_requested_bytes - cell->freed_requested_bytes <= live;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b) {
+    uint64_t result;
+    return __builtin_add_overflow(a, b, &result) ? UINT64_MAX : result;
+}
+
+static void lower_to(uint64_t *value, uint64_t most) {
+    if (*value > most) *value = most;
+}
+
+/* A later count less an earlier one: what was handed out and freed between the two seems to be live. No more is than
+ * the cell holds. */
+static void bound_cell(struct poolcuda_cell *cell) {
+    uint64_t live = 0, held = 0;
+    for (unsigned i = 0; i < POOLCUDA_SIZE_CLASSES; i++) {
+        struct poolcuda_size_class *class = &cell->classes[i];
+        lower_to(&class->alloc_bytes, sum(class->freed_bytes, class->held_bytes));
+        if (class->alloc_bytes > class->freed_bytes) live = sum(live, class->alloc_bytes - class->freed_bytes);
+        held = sum(held, class->held_bytes);
+    }
+    lower_to(&cell->waiting_bytes, held - live);
+    lower_to(&cell->alloc_requested_bytes, sum(cell->freed_requested_bytes, live));
 }
 
 static bool figures_add_up(const struct segment_pool *pool) {
@@ -262,6 +287,7 @@ static enum segment_result read_pools(struct reading *reading, struct segment *s
         }
         keep_fixed(reading, pool);
         if (!figures_add_up(pool)) pool->approximate = true;
+        for (size_t k = 0; pool->approximate && k < pool->cell_count; k++) bound_cell(&pool->cells[k]);
         segment->pool_count++;
     }
     free(reading->cells);

@@ -142,7 +142,7 @@ static void measures_are_never_negative_and_never_wrap(void **state) {
                                     .ordered_bytes = 5,
                                     .largest_free_bytes = UINT64_MAX,
                                     .releasable_bytes = UINT64_MAX,
-                                    .reserved_bytes = 1};
+                                    .reserved_bytes = UINT64_MAX};
     struct counters counters = {.freed_live_bytes = 9, .alloc_live_bytes = 8, .allocs = 1, .hits = 2};
     struct measures measures;
     (void)state;
@@ -154,6 +154,42 @@ static void measures_are_never_negative_and_never_wrap(void **state) {
     assert_true(measures.external_fragmentation == 0);
     assert_true(isnan(measures.internal_fragmentation));
     assert_true(isnan(measures.peak_utilisation));
+}
+
+static void no_measure_is_more_than_what_it_is_part_of(void **state) {
+    const struct counters counters = {.alloc_live_bytes = 90, .alloc_requested_bytes = 95};
+    struct poolcuda_pool figures = {
+        .reserved_bytes = 80, .idle_bytes = 20, .waiting_bytes = 5, .peak_live_bytes = 70, .peak_requested_bytes = 66};
+    struct measures measures;
+    (void)state;
+    derive_measures(&figures, &counters, &measures);
+    assert_true(measures.live_bytes == 70);
+    assert_true(measures.requested_bytes == 66);
+    assert_true(measures.cached_bytes == 10);
+    figures.peak_live_bytes = figures.peak_requested_bytes = 100;
+    derive_measures(&figures, &counters, &measures);
+    assert_true(measures.live_bytes == 80);
+    assert_true(measures.requested_bytes == 80);
+    assert_true(measures.cached_bytes == 0);
+}
+
+static void an_approximate_copy_raises_no_peak(void **state) {
+    struct poolcuda_cell cell = {.alloc_requested_bytes = 7, .waiting_bytes = 5};
+    cell.classes[2] = (struct poolcuda_size_class){.alloc_bytes = 8, .held_bytes = 20};
+    struct segment_pool pool = {
+        .record = {.reserved_bytes = 30, .idle_bytes = 10, .peak_live_bytes = 6}, .cells = &cell, .cell_count = 1};
+    struct poolcuda_pool figures;
+    (void)state;
+    derive_figures(&pool, &figures);
+    assert_true(figures.peak_live_bytes == 8 && figures.peak_requested_bytes == 7);
+    assert_true(figures.peak_reserved_bytes == 30 && figures.peak_cached_bytes == 22);
+    assert_true(figures.peak_idle_bytes == 17 && figures.peak_waiting_bytes == 5);
+    pool.approximate = true;
+    derive_figures(&pool, &figures);
+    assert_true(figures.idle_bytes == 17 && figures.waiting_bytes == 5);
+    assert_true(figures.peak_live_bytes == 6 && figures.peak_requested_bytes == 0);
+    assert_true(figures.peak_reserved_bytes == 0 && figures.peak_cached_bytes == 0);
+    assert_true(figures.peak_idle_bytes == 0 && figures.peak_waiting_bytes == 0);
 }
 
 static void what_cells_add_is_never_negative_and_never_wraps(void **state) {
@@ -227,6 +263,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(label_is_a_name_without_its_unit),
     cmocka_unit_test(grid_aligns_and_cuts_first_what_is_elastic),
     cmocka_unit_test(measures_are_never_negative_and_never_wrap),
+    cmocka_unit_test(no_measure_is_more_than_what_it_is_part_of),
+    cmocka_unit_test(an_approximate_copy_raises_no_peak),
     cmocka_unit_test(what_cells_add_is_never_negative_and_never_wraps),
     cmocka_unit_test(an_age_is_known_or_not),
     cmocka_unit_test(bounds_of_classes_and_buckets_are_those_of_the_layout),

@@ -203,6 +203,8 @@ static void expect_never_negative(void) {
     assert_true(class->allocs >= class->misses);
     assert_true(class->allocs + class->frees >= cell->driver_door);
     assert_true(cell->alloc_requested_bytes >= cell->freed_requested_bytes);
+    assert_true(class->alloc_bytes - class->freed_bytes <= class->held_bytes);
+    assert_true(cell->alloc_requested_bytes - cell->freed_requested_bytes <= class->alloc_bytes - class->freed_bytes);
     segment_free(segment);
 }
 
@@ -218,6 +220,38 @@ static void nor_is_it_when_the_last_word_is_read_first(void **state) {
     expect_never_negative();
 }
 
+/* What a cell has of one state is no more than what it has in all, whatever a copy that is not of one moment says. */
+static void what_does_not_add_up_is_bounded(void **state) {
+    struct poolcuda_cell *one = &image->cells[0];
+    (void)state;
+    one->alloc_requested_bytes = 11 * MIB;
+    one->classes[CLASS].alloc_bytes = 10 * MIB;
+    one->waiting_bytes = 3 * MIB;
+    struct segment *segment = copy();
+    const struct segment_pool *pool = &segment->pools[0];
+    assert_true(pool->approximate);
+    assert_int_equal(pool->cells[0].alloc_requested_bytes, 10 * MIB);
+    assert_int_equal(pool->cells[0].waiting_bytes, 2 * MIB);
+    segment_free(segment);
+    one->alloc_requested_bytes = 10 * MIB;
+    one->waiting_bytes = 2 * MIB;
+    segment = copy();
+    assert_false(segment->pools[0].approximate);
+    segment_free(segment);
+    one->alloc_requested_bytes++;
+    segment = copy();
+    assert_true(segment->pools[0].approximate);
+    assert_int_equal(segment->pools[0].cells[0].alloc_requested_bytes, 10 * MIB);
+    segment_free(segment);
+    one->alloc_requested_bytes = 0;
+    one->classes[CLASS].alloc_bytes = 13 * MIB;
+    segment = copy();
+    assert_true(segment->pools[0].approximate);
+    assert_int_equal(segment->pools[0].cells[0].classes[CLASS].alloc_bytes, 12 * MIB);
+    assert_int_equal(segment->pools[0].cells[0].waiting_bytes, 0);
+    segment_free(segment);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_segment, remove_segment)
 static const struct CMUnitTest tests[] = {
     CASE(what_moves_between_cells_is_copied_again),
@@ -225,6 +259,7 @@ static const struct CMUnitTest tests[] = {
     CASE(a_cell_that_joins_is_copied_too),
     CASE(what_never_rests_is_approximate_and_never_negative),
     CASE(nor_is_it_when_the_last_word_is_read_first),
+    CASE(what_does_not_add_up_is_bounded),
 };
 
 TESTING_MAIN(tests)
