@@ -15,7 +15,7 @@
 #include "diagnosis.h"
 #include "memory.h"
 
-#define MOST_INTERPRETERS 4u /* as the kernel: a script's interpreter may be a script */
+#define MOST_INTERPRETERS 5u /* as the kernel: a script's interpreter may be a script */
 
 /* As execvp finds it. The caller frees it; NULL when there is none. */
 static char *find_command(const char *command) {
@@ -131,7 +131,7 @@ void doctor_command(struct diagnosis *diagnosis, const char *command) {
     if (path == NULL)
         advise(diagnose(diagnosis, SEVERITY_PROBLEM, "no_program", "There is no command %s.", command),
                "Name it with its path.");
-    for (unsigned i = 0; path != NULL && i <= MOST_INTERPRETERS; i++) {
+    for (unsigned i = 0; path != NULL && i < MOST_INTERPRETERS; i++) {
         const int fd = open_program(diagnosis, path);
         char *interpreter = fd < 0 ? NULL : interpreter_of(fd);
         if (interpreter != NULL)
@@ -142,6 +142,9 @@ void doctor_command(struct diagnosis *diagnosis, const char *command) {
         free(path);
         path = interpreter;
     }
+    if (path != NULL)
+        advise(diagnose(diagnosis, SEVERITY_PROBLEM, "no_program", "%s is run by scripts without end.", path),
+               "Name a program as the interpreter in its first line.");
     free(path);
     doctor_library(diagnosis);
     diagnosis->verdict = diagnosis_has_problem(diagnosis) ? VERDICT_NOT_READY : VERDICT_READY;

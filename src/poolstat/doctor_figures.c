@@ -37,6 +37,10 @@ static struct totals sum_up(const struct segment *segment) {
     return totals;
 }
 
+static const char *plural(uint64_t count) {
+    return count == 1 ? "" : "s";
+}
+
 static bool setting_is(const struct segment *segment, const char *name, const char *value) {
     for (size_t i = 0; i < segment->config_count; i++)
         if (strcmp(segment->config[i].name, name) == 0) return strcmp(segment->config[i].value, value) == 0;
@@ -51,19 +55,19 @@ static void explain_async(struct diagnosis *diagnosis, const struct segment *seg
     const char *some = totals->async_allocs > 0 ? ", others are pooled" : "";
     if (setting_is(segment, "POOL_ASYNC", "0")) {
         advise(diagnose(diagnosis, SEVERITY_NOTE, "async_off",
-                        "POOL_ASYNC=0: %" PRIu64 " calls of cudaMallocAsync were left to the driver.", calls),
+                        "POOL_ASYNC=0 left %" PRIu64 " call%s of cudaMallocAsync to the driver.", calls, plural(calls)),
                "Start the program without it to pool them.");
     } else if (driver != 0 && driver < 12000) {
         advise(diagnose(diagnosis, SEVERITY_NOTE, "async_given_up",
-                        "%" PRIu64 " calls of cudaMallocAsync were left to the driver%s: this driver (%s) cannot tell "
+                        "The driver got %" PRIu64 " call%s of cudaMallocAsync%s: this driver (%s) cannot tell "
                         "streams apart whose creation was not seen, or the current memory pool can be exported.",
-                        calls, some, text_cuda(driver).s),
+                        calls, plural(calls), some, text_cuda(driver).s),
                "Use a driver of CUDA 12.0 or later.");
     } else {
         advise(diagnose(diagnosis, SEVERITY_NOTE, "async_given_up",
-                        "%" PRIu64 " calls of cudaMallocAsync were left to the driver%s: the program's own memory pool "
+                        "The driver got %" PRIu64 " call%s of cudaMallocAsync%s: the program's own memory pool "
                         "was current, and can be exported to other processes whole.",
-                        calls, some),
+                        calls, plural(calls), some),
                "Make the default pool current again (cudaDeviceSetMemPool), or create the pool without handle types.");
     }
 }
@@ -77,14 +81,14 @@ struct reason {
 /* What is the program's own affair (a free of foreign memory, size 0) is none. */
 static const struct reason reasons[] = {
     {POOLCUDA_PASS_forked, SEVERITY_PROBLEM, "forked_child",
-     "it was forked by a pooled process, and CUDA does not live on in a forked child",
+     "the process was forked by a pooled process, and CUDA does not live on in a forked child",
      "Fork before the first CUDA call, or start children anew (Python: the start method spawn)."},
     {POOLCUDA_PASS_no_context, SEVERITY_NOTE, "no_context", "no context was current, or a destroyed one",
      "Nothing need be done when they are few; else make a context current (cudaSetDevice) before the call."},
     {POOLCUDA_PASS_created_context, SEVERITY_NOTE, "created_context",
-     "they were made in a context of which the pool did not see the creation, or in a green one",
+     "the context is one of which the pool did not see the creation, or a green one",
      "Use the device's primary context, as the CUDA runtime does."},
-    {POOLCUDA_PASS_closed_context, SEVERITY_NOTE, "closed_context", "their context was being reset or released",
+    {POOLCUDA_PASS_closed_context, SEVERITY_NOTE, "closed_context", "the context was being reset or released",
      "Nothing need be done when they are few."},
     {POOLCUDA_PASS_capture, SEVERITY_NOTE, "capture", "a stream was being captured into a graph",
      "Allocate before the capture what can be."},
@@ -99,19 +103,20 @@ static void explain_passed(struct diagnosis *diagnosis, const struct segment *se
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
         const struct reason *reason = &reasons[i];
         if (passed[reason->reason] == 0) continue;
-        advise(diagnose(diagnosis, reason->severity, reason->id, "%" PRIu64 " calls went to the driver: %s.",
-                        passed[reason->reason], reason->what),
+        advise(diagnose(diagnosis, reason->severity, reason->id, "The driver got %" PRIu64 " call%s: %s.",
+                        passed[reason->reason], plural(passed[reason->reason]), reason->what),
                "%s", reason->advice);
     }
     if (passed[POOLCUDA_PASS_async] != 0) explain_async(diagnosis, segment, passed[POOLCUDA_PASS_async], totals);
     /* The environment may have been changed by the program itself: so what was counted is asked too. */
     if (passed[POOLCUDA_PASS_disabled] != 0 && !diagnosis_has(diagnosis, "disabled"))
-        advise(diagnose(diagnosis, SEVERITY_PROBLEM, "disabled", "POOL_ENABLE=0: %" PRIu64 " calls passed through.",
-                        passed[POOLCUDA_PASS_disabled]),
+        advise(diagnose(diagnosis, SEVERITY_PROBLEM, "disabled", "POOL_ENABLE=0: the driver got %" PRIu64 " call%s.",
+                        passed[POOLCUDA_PASS_disabled], plural(passed[POOLCUDA_PASS_disabled])),
                "Start the program without it.");
     if (passed[POOLCUDA_PASS_tool] != 0 && !diagnosis_has(diagnosis, "compute_sanitizer"))
         advise(diagnose(diagnosis, SEVERITY_PROBLEM, "compute_sanitizer",
-                        "compute-sanitizer is loaded: %" PRIu64 " calls passed through.", passed[POOLCUDA_PASS_tool]),
+                        "compute-sanitizer is loaded: the driver got %" PRIu64 " call%s.", passed[POOLCUDA_PASS_tool],
+                        plural(passed[POOLCUDA_PASS_tool])),
                "Run without compute-sanitizer, or with POOL_ENABLE=1.");
 }
 
@@ -156,8 +161,8 @@ static void look_at_hits(struct diagnosis *diagnosis, const struct segment *segm
         diagnose(diagnosis, SEVERITY_NOTE, "few_hits", "Only %s of %" PRIu64 " allocations were hits.",
                  text_ratio(rate).s, totals->counters.allocs);
     if (best.driver_calls != 0)
-        advise(finding, "POOL_PREALLOC_MB=%" PRIu64 " would have saved %" PRIu64 " driver calls.",
-               best.prealloc_bytes >> 20, best.driver_calls);
+        advise(finding, "POOL_PREALLOC_MB=%" PRIu64 " would have saved %" PRIu64 " driver call%s.",
+               best.prealloc_bytes >> 20, best.driver_calls, plural(best.driver_calls));
     else
         advise(finding, "See its events: poolstat show PID; a limit (POOL_LIMIT_MB, POOL_TRIM_MB) may be too low.");
 }
@@ -167,18 +172,19 @@ static void look_at_failures(struct diagnosis *diagnosis, const struct segment *
     for (size_t i = 0; i < segment->event_count; i++) fallbacks += segment->events[i].type == POOLCUDA_EVENT_fallback;
     if (fallbacks != 0)
         advise(diagnose(diagnosis, SEVERITY_NOTE, "fallback",
-                        "%" PRIu64 " of the last events say that something could not be pooled and was left to the "
+                        "Of the last events %" PRIu64 " tell that something could not be pooled and was left to the "
                         "driver.",
                         fallbacks),
                "POOL_LOG=1 says what.");
     if (totals->oom_failures != 0)
         advise(diagnose(diagnosis, SEVERITY_NOTE, "out_of_memory",
-                        "%" PRIu64 " allocations failed for lack of device memory.", totals->oom_failures),
+                        "%" PRIu64 " allocation%s failed for lack of device memory.", totals->oom_failures,
+                        plural(totals->oom_failures)),
                "poolstat show PID says of the last ones what was live, cached and free.");
     if (totals->bad_frees != 0)
         advise(diagnose(diagnosis, SEVERITY_NOTE, "bad_frees",
-                        "%" PRIu64 " frees were refused: they named an address in a segment that is no live block.",
-                        totals->bad_frees),
+                        "The pool refused %" PRIu64 " free%s of an address in a segment that is no live block.",
+                        totals->bad_frees, plural(totals->bad_frees)),
                "The program frees twice, or what it did not allocate: POOL_LOG=1 names the addresses.");
     const uint64_t stuck = derive_age(segment, segment->header.in_driver_since_ns);
     if (stuck != UINT64_MAX && stuck > STUCK_NS)
@@ -202,8 +208,9 @@ void doctor_figures(struct diagnosis *diagnosis, const struct process *process) 
     explain_passed(diagnosis, segment, &totals);
     if (totals.counters.allocs != 0) {
         diagnosis->verdict = VERDICT_POOLED;
-        diagnose(diagnosis, SEVERITY_OK, "pooled", "%" PRIu64 " allocations came to the pool, %s of them hits.",
-                 totals.counters.allocs, text_ratio(derive_ratio(totals.counters.hits, totals.counters.allocs)).s);
+        diagnose(diagnosis, SEVERITY_OK, "pooled", "%" PRIu64 " allocation%s came to the pool; hits: %s.",
+                 totals.counters.allocs, plural(totals.counters.allocs),
+                 text_ratio(derive_ratio(totals.counters.hits, totals.counters.allocs)).s);
     } else if (diagnosis_has_problem(diagnosis)) {
         diagnosis->verdict = VERDICT_NOT_POOLED;
     } else {
