@@ -185,7 +185,7 @@ int command_doctor(const struct options *options, int argc, char **argv) {
     int code;
     if (argc > 1 && !parse_pid(argv[1], &pid)) return examine_command(options, argv[1]);
     if (argc > 2) return report(options, CODE_USAGE, "doctor takes one process id, or a command; see: poolstat --help");
-    collect(&collection);
+    collect(&collection, false);
     code = argc > 1 ? examine_process(options, &collection, pid) : examine_machine(options, &collection);
     collect_free(&collection);
     return code;

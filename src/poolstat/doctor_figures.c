@@ -12,7 +12,6 @@
 #include "poolcuda/stats.h"
 #include "text.h"
 
-#define STUCK_NS UINT64_C(10000000000) /* longer inside one driver call than a call should last */
 #define FEW_HITS 0.5
 #define ENOUGH_ALLOCS 1000u /* to judge the hits */
 
@@ -186,10 +185,9 @@ static void look_at_failures(struct diagnosis *diagnosis, const struct segment *
                         "The pool refused %" PRIu64 " free%s of an address in a segment that is no live block.",
                         totals->bad_frees, plural(totals->bad_frees)),
                "The program frees twice, or what it did not allocate: POOL_LOG=1 names the addresses.");
-    const uint64_t stuck = derive_age(segment, segment->header.in_driver_since_ns);
-    if (stuck != UINT64_MAX && stuck > STUCK_NS)
+    if (derive_is_stuck(segment))
         advise(diagnose(diagnosis, SEVERITY_NOTE, "in_driver", "It has been inside one driver call for %s.",
-                        text_duration(stuck).s),
+                        text_duration(derive_age(segment, segment->header.in_driver_since_ns)).s),
                "The GPU or the driver holds it up, not the pool: see what runs on the device.");
 }
 

@@ -543,6 +543,15 @@ def text_says_the_same():
 
 
 @case
+def every_name_of_the_document_is_in_the_glossary():
+    with folder_of_segments() as folder:
+        answer = json.loads(poolstat("doctor", "--json", folder=folder).out)
+        glossary = {line.split()[0] for line in poolstat("help", "fields", folder=folder).out.splitlines()
+                    if line.startswith("  ")}
+    expect(sorted({*answer, *answer["doctor"], *answer["doctor"]["findings"][0]} - glossary), [])
+
+
+@case
 def two_processes_are_too_many():
     with folder_of_segments() as folder:
         expect(poolstat("doctor", "1", "2", folder=folder).code, 2)
