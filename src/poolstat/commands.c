@@ -15,7 +15,7 @@ static const struct command commands[] = {
     {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--] COMMAND [ARGUMENT]...",
      "start a program on the pool"},
     {"doctor", command_doctor, OPTIONS_ANSWER, 0, INT_MAX, "[PID|[--] COMMAND [ARGUMENT]...]",
-     "why a process, or a program to be started, is or is not pooled"},
+     "why a process, or a program, is (not) pooled"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",
      "the POOL_* variables; what each field means; a command"},
 };

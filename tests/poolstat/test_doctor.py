@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import schema
 from common import POOLSTAT, expect, expect_in, folder_of_segments, guest, one_guest, poolstat
 from tap import case, main, skip
 
@@ -39,6 +40,7 @@ def doctor(*arguments, code, folder=None, environment=(), wrapper=()):
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         expect(done.returncode, code, f"exit code of doctor {arguments} ({done.stdout}{done.stderr})")
     answer = json.loads(done.stdout)
+    schema.check(answer)
     if answer["error"] is not None:
         return answer["error"], None
     expect(done.stderr, "", "stderr")
