@@ -3,13 +3,12 @@
  * `doctor`: POOL_* variables that the library does not know, or whose values it does not accept. Where the process has
  * figures, the library itself has said there which it took; else they are judged by the table, all but POOL_FIXED.
  */
-#include <stdio.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "diagnosis.h"
-#include "memory.h"
+#include "nearest.h"
 #include "poolcuda/variables.h"
 
 #define PREFIX "POOL_"
@@ -34,38 +33,16 @@ static const struct variable *find(const char *name, size_t length) {
     return NULL;
 }
 
-/* Changes of one letter that make one name of the other, case ignored. */
-static size_t edits(const char *name, size_t length, const char *known) {
-    const size_t width = strlen(known) + 1;
-    size_t *row = memory_new(width, sizeof(*row));
-    for (size_t k = 0; k < width; k++) row[k] = k;
-    for (size_t i = 0; i < length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t k = 1; k < width; k++) {
-            size_t best = diagonal + (strncasecmp(&name[i], &known[k - 1], 1) != 0);
-            diagonal = row[k];
-            if (best > row[k] + 1) best = row[k] + 1;
-            if (best > row[k - 1] + 1) best = row[k - 1] + 1;
-            row[k] = best;
-        }
-    }
-    const size_t result = row[width - 1];
-    free(row);
-    return result;
-}
-
-/* The known name that was meant, if that is likely. */
-static const char *nearest(const char *name, size_t length) {
-    const char *best = NULL;
-    size_t least = 5;
-    for (size_t i = 0; length < 64 && i < COUNT; i++) {
-        const size_t count = edits(name, length, variables[i].name);
-        if (count >= least || 2 * count > strlen(variables[i].name) - strlen(PREFIX) + 1) continue;
-        least = count;
-        best = variables[i].name;
-    }
-    return best;
+/* The known name that was meant, if that is likely. Case does not count, nor the prefix, which all have. */
+static const char *meant(const char *name, size_t length) {
+    const char *names[COUNT];
+    char upper[64];
+    if (length >= sizeof(upper)) return NULL;
+    for (size_t i = 0; i < length; i++) upper[i] = (char)toupper((unsigned char)name[i]);
+    upper[length] = '\0';
+    for (size_t i = 0; i < COUNT; i++) names[i] = variables[i].name + strlen(PREFIX);
+    const char *best = nearest(upper + strlen(PREFIX), names, COUNT);
+    return best == NULL ? NULL : best - strlen(PREFIX);
 }
 
 /* A word of a text such as "none, or 2 to 64". */
@@ -118,11 +95,11 @@ static void judge(struct diagnosis *diagnosis, const char *entry, size_t length,
     const char *value = entry + length + 1;
     const int shown = length < SHOWN ? (int)length : SHOWN;
     if (variable == NULL) {
-        const char *meant = nearest(entry, length);
+        const char *known = meant(entry, length);
         struct finding *finding = diagnose(diagnosis, SEVERITY_PROBLEM, "unknown_variable",
                                            "The library knows no variable %.*s.", shown, entry);
-        if (meant != NULL)
-            advise(finding, "Is %s meant?", meant);
+        if (known != NULL)
+            advise(finding, "Is %s meant?", known);
         else
             advise(finding, "See: poolstat help config");
     } else if (!was_accepted(variable, value, segment)) {

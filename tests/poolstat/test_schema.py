@@ -36,7 +36,7 @@ def names_are_those_of_the_glossary():
         lines = poolstat("help", "fields", folder=folder).out.splitlines()
     glossary, group = set(), ""
     for line in lines:
-        if line.startswith("  ") and not group.startswith("Types"):
+        if line.startswith("  ") and not group.startswith("Types") and " of tables " not in line:
             glossary.add(line.split()[0])
         elif line and not line.startswith(" "):
             group = line
