@@ -47,7 +47,7 @@ missing_packages() {
     local package
     for package in "$@"; do
         case $package in
-        clang | clang-format-14 | patch | spin | valgrind) command -v "$package" >/dev/null || say "$package" ;;
+        clang | clang-format-14 | fish | mandoc | patch | spin | valgrind | zsh) command -v "$package" >/dev/null || say "$package" ;;
         gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null || say "$package" ;;
         libclang-rt-14-dev) # the fuzzer's library
             printf 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer -x c -o /dev/null - 2>/dev/null || say "$package" ;;
