@@ -19,6 +19,7 @@ GUEST = os.environ.get("DOCTOR_GUEST")
 LIBRARY = os.environ["LIBRARY"]
 SIM = os.environ.get("SIM_FOLDERS")
 PRELOADED = os.environ.get("PRELOADED")  # folder of libraries to be preloaded beside the pool's
+PROGRAMS = Path(os.environ["PROGRAMS"])
 NOBODY = 65534
 
 # Fields of the header that the layout fixes.
@@ -485,6 +486,16 @@ def door_of_an_executable_is_told():
     findings, verdict = doctor(GUEST, code=0)
     expect(verdict, "ready")
     expect_finding(findings, "links_runtime", "ok")
+
+
+@case
+def executable_with_a_dlsym_of_its_own():
+    for style in "gnu", "sysv":
+        findings, verdict = doctor(PROGRAMS / f"dlsym_defines_{style}", code=1)
+        expect(verdict, "not_ready")
+        expect_finding(findings, "other_dlsym", "problem", f"dlsym_defines_{style}")
+        findings, verdict = doctor(PROGRAMS / f"dlsym_uses_{style}", code=0)
+        expect(verdict, "ready")
 
 
 @case
