@@ -113,13 +113,39 @@ def number(page, name):
     yield from prose(re.search(rf"#define {name} (\S+)", page.stats)[1].rstrip("u") + ".")
 
 
-PARTS = {"SYNOPSIS": synopsis, "COMMANDS": commands, "OPTIONS": options, "VARIABLES": variables, "FIELDS": fields,
+EXITS = {
+    "0": "It was shown, or holds.",
+    "1": "Nothing matched, or it does not hold, or there is a problem.",
+    "2": "The command line is wrong.",
+    "3": "No permission.",
+    "4": "A segment of figures is incompatible or damaged.",
+    "5": "The process went away.",
+    "6": "check: a figure is not known, so that it cannot be told whether the condition holds.",
+    "125": "poolstat itself failed; run: the library was not found.",
+    "126": "run: the program cannot be executed.",
+    "127": "run: the program was not found.",
+    "128": "run: 128 and the number of the signal that ended the program.",
+}
+
+
+def exits(page):
+    """Those of which --help tells, in these words."""
+    told = "\n".join(next(lines for title, lines in tables.paragraphs(page.help) if title.startswith("Exit codes")))
+    yield ".Bl -tag -width Ds"
+    for code in sorted(set(re.findall(r"\b\d+\b", told)), key=int):
+        yield f".It {code}"
+        yield from prose(EXITS[code])
+    yield ".El"
+
+
+PARTS = {"EXITS": exits, "SYNOPSIS": synopsis, "COMMANDS": commands, "OPTIONS": options, "VARIABLES": variables, "FIELDS": fields,
          "FIGURES": figures, "NAMES": names, "NUMBER": number}
 
 
 class Page:
     def __init__(self, poolstat, headers):
         self.commands, self.options = tables.commands_and_options(poolstat)
+        self.help = tables.run(poolstat, "--help")
         self.variables = tables.variables(poolstat)
         self.fields = tables.fields(poolstat)
         self.stats = (Path(headers) / "poolcuda" / "stats.h").read_text()
