@@ -118,7 +118,8 @@ def process_that_was_not_preloaded():
 
 @case
 def process_that_made_no_call_yet():
-    with running(["sh", "-c", "echo ready $$; read line"]) as pid:
+    need_guest()
+    with running([beside("preload_idle")]) as pid:
         findings, verdict = doctor(pid, code=0)
     expect(verdict, "not_yet")
     expect_finding(findings, "no_cuda_call", "note")
@@ -241,9 +242,10 @@ def frees_that_were_refused():
 
 @case
 def library_that_was_replaced():
+    need_guest()
     with tempfile.TemporaryDirectory() as top:
         copy = str(shutil.copy(LIBRARY, Path(top) / "libpoolcuda.so"))
-        with running(["sh", "-c", "echo ready $$; read line"], preload=(copy,)) as pid:
+        with running([beside("preload_idle")], preload=(copy,)) as pid:
             os.unlink(copy)
             findings, _ = doctor(pid, code=0)
     expect_finding(findings, "library_replaced", "note", "replaced or removed")
