@@ -4,6 +4,7 @@
  */
 #include "commands.h"
 
+#include <limits.h>
 #include <string.h>
 
 static const struct command commands[] = {
@@ -17,6 +18,8 @@ static const struct command commands[] = {
      "where in device memory its blocks are, as a picture"},
     {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--summary] [--] COMMAND [ARGUMENT]...",
      "start a program on the pool"},
+    {"doctor", command_doctor, OPTIONS_ANSWER, 0, INT_MAX, "[PID|[--] COMMAND [ARGUMENT]...]",
+     "why a process, or a program, is (not) pooled"},
     {"ctl", command_ctl, OPTIONS_ANSWER | OPTIONS_TEXT | OPTIONS_CTL, 2, 3,
      "PID trim [KEEP]|limit SIZE|limit none|reset-peak", "have a process give memory back, limit it, reset its peaks"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",

@@ -147,11 +147,26 @@ static const struct field event_fields[] = {
 
 static const struct field event_type_fields[] = {POOLCUDA_EVENT_TYPES(TYPE)};
 
+static const struct field doctor_fields[] = {
+    {"subject", "word", "what was looked at: process, command or machine"},
+    {"pid", "number", "of a process, as seen from here"},
+    {"command", "text", "of a process as it calls itself, or the command as it was given"},
+    {"verdict", "word",
+     "of a process: pooled, not_pooled, not_yet (it made no call that the pool could serve), unknown; else ready or "
+     "not_ready"},
+    {"findings", "list", "what was found"},
+    {"id", "word", "of a finding, for scripts: it does not change"},
+    {"severity", "word", "ok, note, or problem (then the exit code is 1)"},
+    {"what", "text", "what was found, in a sentence"},
+    {"advice", "text", "what to do; null when nothing need be done"},
+};
+
 static const struct field document_fields[] = {
     {"schema", "text", "form of the document; another number means another form"},
     {"time_unix_ns", "ns", "when it was made, since 1970"},
     {"processes", "list", "processes that run on the pool, each with its devices"},
     {"process", "object", "of show: the process"},
+    {"doctor", "object", "of doctor: its diagnosis"},
     {"devices", "list", "of a process in the list: sums over its pools, by device"},
     {"configuration", "list", "variables in force"},
     {"pools", "list", "of show: the pools of the process"},
@@ -200,6 +215,7 @@ static const struct {
     [FIELDS_PASS_THROUGH] = GROUP("Calls that went to the driver untouched, by reason", pass_through_fields),
     [FIELDS_EVENT] = GROUP("Events", event_fields),
     [FIELDS_EVENT_TYPE] = GROUP("Types of events", event_type_fields),
+    [FIELDS_DOCTOR] = GROUP("Diagnosis (doctor)", doctor_fields),
     [FIELDS_DOCUMENT] = GROUP("Documents (--json)", document_fields),
 };
 

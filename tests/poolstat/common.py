@@ -8,6 +8,8 @@ import tempfile
 from collections import namedtuple
 from pathlib import Path
 
+import schema
+
 POOLSTAT = os.environ["POOLSTAT"]
 SYNTHETIC = os.environ["SYNTHETIC"]
 MIB = 1024 * 1024
@@ -33,7 +35,10 @@ def poolstat(*arguments, folder, wrapper=(), **settings):
     for line in ("Sanitizer", "runtime error:"):
         if line in done.stderr.decode(errors="replace"):
             raise AssertionError(done.stderr.decode(errors="replace"))
-    return Result(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
+    out = done.stdout.decode("utf-8")
+    if "--json" in arguments or "-j" in arguments:
+        schema.check_text(out)
+    return Result(done.returncode, out, done.stderr.decode("utf-8"))
 
 
 def document(*arguments, folder, code=0, **settings):
