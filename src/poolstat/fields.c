@@ -190,6 +190,12 @@ static const struct field document_fields[] = {
     {"segments", "list", "of a pool in the map: those with a row"},
     {"cell_parts", "number", "of the map: how many parts a cell has"},
     {"error", "object", "null, or why there is no full answer: code (the exit code) and message"},
+    {"control", "object", "of ctl: what the process has done"},
+    {"request", "word", "of ctl: trim, limit or reset-peak"},
+    {"value_bytes", "bytes", "of ctl: what trim kept, or the limit that was asked for; null where there is none"},
+    {"given_back_bytes", "bytes", "of ctl: given back to the driver"},
+    {"limit_bytes_before", "bytes", "of ctl: the limit that was in force; null without one"},
+    {"over_limit_bytes", "bytes", "of ctl: in use and so still held above the new limit"},
     {"code", "number", "exit code"},
     {"message", "text", "what is wrong, and what to do"},
 };
