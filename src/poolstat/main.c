@@ -92,5 +92,7 @@ int main(int argc, char **argv) {
     struct options options = {.width = terminal_width(), .coloured = may_be_coloured()};
     keep_low_descriptors();
     text_start();
-    return finish(call(&options, argc, argv));
+    const int code = call(&options, argc, argv);
+    free(options.choice.pids);
+    return finish(code);
 }
