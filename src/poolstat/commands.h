@@ -25,6 +25,7 @@ const struct command *commands_default(void);          /* when none is named */
 int command_list(const struct options *options, int argc, char **argv);
 int command_show(const struct options *options, int argc, char **argv);
 int command_run(const struct options *options, int argc, char **argv); /* returns only on failure */
+int command_serve(const struct options *options, int argc, char **argv);
 int command_help(const struct options *options, int argc, char **argv);
 
 void help_usage(void);                            /* --help */

@@ -16,7 +16,8 @@ enum option_group {
     OPTIONS_TEXT = 1 << 3,   /* how text for people looks */
     OPTIONS_TABLE = 1 << 4,  /* of the list */
     OPTIONS_RUN = 1 << 5,    /* of `run` alone */
-    OPTIONS_GENERAL = 1 << 6 /* every command takes them */
+    OPTIONS_SERVE = 1 << 6,  /* of `serve` alone */
+    OPTIONS_GENERAL = 1 << 7 /* every command takes them */
 };
 
 struct option_line {

@@ -43,6 +43,8 @@ struct options {
     bool json, csv;
     const char *columns; /* of -o; NULL: the default ones */
     bool no_header, bytes;
+    const char *listen, *textfile; /* of serve; NULL: not said */
+    bool with_size_classes, with_streams;
     bool coloured;
     size_t width; /* columns of the terminal, 0 when lines may be of any length */
 };
