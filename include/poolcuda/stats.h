@@ -235,7 +235,7 @@ struct poolcuda_section {
     uint32_t offset; /* bytes from the segment's start, a multiple of 64 */
     uint32_t count;
     uint32_t stride; /* bytes from one record to the next, a multiple of 64 */
-    uint32_t reserved;
+    uint32_t end;    /* of cells, changes: no record from this one on was ever in use; 0: not told, as of all others */
 };
 
 /* One per segment, at offset 0. Written once before `state` leaves STARTING, except where a comment says otherwise. */

@@ -22,6 +22,8 @@ static const struct command commands[] = {
      "why a process, or a program, is (not) pooled"},
     {"ctl", command_ctl, OPTIONS_ANSWER | OPTIONS_TEXT | OPTIONS_CTL, 2, 3,
      "PID trim [KEEP]|limit SIZE|limit none|reset-peak", "have a process give memory back, limit it, reset its peaks"},
+    {"serve", command_serve, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_SERVE, 0, 0, "",
+     "a live page, and metrics for Prometheus"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|COMMAND]",
      "the POOL_* variables; what each field means; a command"},
 };

@@ -29,6 +29,7 @@ int command_map(const struct options *options, int argc, char **argv);
 int command_run(const struct options *options, int argc, char **argv); /* without --summary returns only on failure */
 int command_ctl(const struct options *options, int argc, char **argv);
 int command_doctor(const struct options *options, int argc, char **argv);
+int command_serve(const struct options *options, int argc, char **argv);
 int command_help(const struct options *options, int argc, char **argv);
 
 void help_usage(void);                            /* --help */

@@ -90,7 +90,8 @@ void derive_measures(const struct poolcuda_pool *figures, const struct counters 
 /* False when the class was never used. */
 bool derive_class(const struct segment_pool *pool, unsigned class, struct class_sum *total);
 
-/* One for each stream: none, the legacy ones, those of threads, the created ones in their order, the rest. The caller frees *sums. */
+/* One for each stream: none, the legacy ones, those of threads, the created ones in their order, the rest. The caller
+ * frees *sums. */
 size_t derive_streams(const struct segment_pool *pool, struct stream_sum **sums);
 
 /* False when it would have saved nothing. */

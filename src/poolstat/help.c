@@ -15,6 +15,9 @@
 #include "report.h"
 
 #include <jansson.h>
+#ifdef HAVE_MICROHTTPD
+#include <microhttpd.h>
+#endif
 #include <stdlib.h>
 
 #define INDENT 2u
@@ -27,6 +30,9 @@ static const struct {
     const char *(*version)(void);
 } libraries[] = {
     {"jansson", jansson_version_str},
+#ifdef HAVE_MICROHTTPD
+    {"libmicrohttpd", MHD_get_version},
+#endif
 };
 
 /* "poolstat show [OPTION]... PID", and what it does beside that or, where it is long, below. */

@@ -9,7 +9,7 @@
 #include "choose.h"
 #include "commands.h"
 #include "derive.h"
-#include "json.h"
+#include "list.h"
 #include "memory.h"
 #include "procfs.h"
 #include "repeat.h"
@@ -111,8 +111,8 @@ static enum code conclude(const struct options *options, const struct tally *tal
     return CODE_NONE;
 }
 
-static void print_json(const struct options *options, const struct collection *collection, const struct tally *tally,
-                       enum code code, const char *message) {
+static json_t *make_document(const struct options *options, const struct collection *collection,
+                             const struct tally *tally, enum code code, const char *message) {
     json_t *document = json_document(), *processes = json_array(), *problems = json_array();
     for (size_t i = 0; i < collection->count; i++) {
         const struct process *process = &collection->processes[i];
@@ -125,7 +125,14 @@ static void print_json(const struct options *options, const struct collection *c
         document, "not_shown",
         json_pack("{s:I,s:I}", "denied", (json_int_t)tally->denied, "unseen", (json_int_t)tally->unseen));
     json_object_set_new(document, "error", json_error(code, message));
-    json_print(document);
+    return document;
+}
+
+json_t *list_document(const struct options *options, const struct collection *collection) {
+    char message[256];
+    const struct tally tally = count_processes(options, collection);
+    const enum code code = conclude(options, &tally, message, sizeof(message));
+    return make_document(options, collection, &tally, code, message);
 }
 
 /* On stderr, and when repeated, only what is new. */
@@ -160,7 +167,7 @@ static int list(const struct options *options, uint64_t turn, void *context) {
         snprintf(message, sizeof(message), "there is no process of those that -p names (any more)");
     }
     if (options->json)
-        print_json(options, &collection, &tally, code, message);
+        json_print(make_document(options, &collection, &tally, code, message));
     else
         print_rows(options, &collection, turn);
     fflush(stdout);

@@ -156,8 +156,8 @@ static void put_pool_title(FILE *out, const struct map *map, unsigned y) {
     char *device = memory_copy(text_count(record->device < 0 ? TEXT_UNKNOWN : (uint64_t)record->device).s);
     char *title =
         memory_format("Pool %u: device %s, %s segments", map->pool->number, device, kind == NULL ? "unknown" : kind);
-    char *age = map->age_ns == UINT64_MAX ? memory_copy("")
-                                          : memory_format(", as of %s earlier", text_duration(map->age_ns).s);
+    char *age =
+        map->age_ns == UINT64_MAX ? memory_copy("") : memory_format(", as of %s earlier", text_duration(map->age_ns).s);
     char *all = memory_format("%s%s%s", title, age, map->approximate ? " (approximate)" : "");
     put_text(out, MARGIN, y, "p", all);
     free(device);

@@ -129,6 +129,31 @@ static const char *take_svg(struct options *options, const char *text) {
     return text[0] == '\0' ? "the name of a file is wanted, or -" : NULL;
 }
 
+/* Whether it is one is looked at where it is used. */
+static const char *take_listen(struct options *options, const char *text) {
+    options->listen = text;
+    return NULL;
+}
+
+static const char *take_textfile(struct options *options, const char *text) {
+    options->textfile = text;
+    return text[0] == '\0' ? "a folder is wanted" : NULL;
+}
+
+static const char *take_with(struct options *options, const char *text) {
+    for (const char *at = text;; at++) {
+        const size_t length = strcspn(at, ",");
+        if (length == strlen("size-classes") && strncmp(at, "size-classes", length) == 0)
+            options->with_size_classes = true;
+        else if (length == strlen("streams") && strncmp(at, "streams", length) == 0)
+            options->with_streams = true;
+        else
+            return "size-classes, streams or both (size-classes,streams) are wanted";
+        at += length;
+        if (*at == '\0') return NULL;
+    }
+}
+
 static const char *take_json(struct options *options, const char *text) {
     (void)text;
     options->json = true;
@@ -183,6 +208,12 @@ static const struct option_line lines[] = {
     {"svg", '\0', "FILE", OPTIONS_MAP, "an SVG picture in place of text; -: to the standard output", take_svg},
     {"timeout", '\0', "SECONDS", OPTIONS_CTL, "for so long an answer is awaited (5)", take_timeout},
     {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
+    {"listen", '\0', "ADDRESS:PORT", OPTIONS_SERVE, "where, instead of 127.0.0.1:9178; port 0: any that is free",
+     take_listen},
+    {"textfile", '\0', "DIR", OPTIONS_SERVE, "no server: write DIR/poolcuda.prom for node_exporter, again with -d",
+     take_textfile},
+    {"with", '\0', "WHAT", OPTIONS_SERVE, "metrics also by size-classes, streams, or both: size-classes,streams",
+     take_with},
     {"summary", '\0', NULL, OPTIONS_RUN, "at its end, what it did with device memory, on stderr", take_summary},
     {"help", 'h', NULL, OPTIONS_GENERAL, "this text; behind a command, what that takes", take_nothing},
     {"version", 'V', NULL, OPTIONS_GENERAL, "version, what it reads, and what is built in", take_nothing},
@@ -213,6 +244,8 @@ const char *options_group_title(enum option_group group) {
         return "Of ctl";
     case OPTIONS_RUN:
         return "Of run";
+    case OPTIONS_SERVE:
+        return "Of serve";
     case OPTIONS_GENERAL:
         return "General";
     }

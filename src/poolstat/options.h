@@ -17,8 +17,9 @@ enum option_group {
     OPTIONS_TABLE = 1 << 4,  /* of the list */
     OPTIONS_MAP = 1 << 5,    /* of `map` alone */
     OPTIONS_CTL = 1 << 6,    /* of `ctl` alone */
-    OPTIONS_RUN = 1 << 7,    /* of `run` alone */
-    OPTIONS_GENERAL = 1 << 8 /* every command takes them */
+    OPTIONS_SERVE = 1 << 7,  /* of `serve` alone */
+    OPTIONS_RUN = 1 << 8,    /* of `run` alone */
+    OPTIONS_GENERAL = 1 << 9 /* every command takes them */
 };
 
 struct option_line {

@@ -45,6 +45,8 @@ struct options {
     uint64_t timeout_ns; /* of ctl; 0: not said */
     const char *columns; /* of -o; NULL: the default ones */
     bool no_header, bytes;
+    const char *listen, *textfile; /* of serve; NULL: not said */
+    bool with_size_classes, with_streams;
     bool coloured;
     bool summary;    /* of run */
     uint32_t pool;   /* number of the one pool that map shows; 0: all */

@@ -79,13 +79,26 @@ static enum segment_result read_section(const struct reading *reading, const str
     return section->count == 0 ? SEGMENT_READ : read_at(reading, to, section_bytes(section), section->offset);
 }
 
+/* The cells that may be in use, asked anew: what was opened since lies perhaps beyond those that were. */
+static enum segment_result read_cells(const struct reading *reading, uint32_t *count) {
+    const struct poolcuda_section *section = &reading->header->cells;
+    uint32_t end = 0;
+    const enum segment_result result = read_at(reading, &end, sizeof(end), offsetof(struct poolcuda_header, cells.end));
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    *count = end == 0 || end > section->count ? section->count : end;
+    return result != SEGMENT_READ
+               ? result
+               : read_at(reading, reading->cells, (uint64_t)*count * section->stride, section->offset);
+}
+
 /* Which cells are the pool's. True in *same when they were known as such. */
 static enum segment_result find_cells(const struct reading *reading, struct copying *copying, bool *same) {
     const struct poolcuda_section *section = &reading->header->cells;
-    const enum segment_result result = read_section(reading, section, reading->cells);
+    uint32_t in_use;
+    const enum segment_result result = read_cells(reading, &in_use);
     size_t count = 0;
     *same = true;
-    for (uint32_t i = 0; result == SEGMENT_READ && i < section->count; i++) {
+    for (uint32_t i = 0; result == SEGMENT_READ && i < in_use; i++) {
         const void *record = reading->cells + (size_t)i * section->stride;
         if (((const struct poolcuda_cell *)record)->pool != copying->pool->number) continue;
         *same &= count < copying->place_count && copying->places[count] == i;

@@ -282,6 +282,9 @@ static struct poolcuda_cell *cell_take(struct image *image, const struct poolcud
             clear_words(cell, sizeof *cell);
             stats_set(&cell->stream, stream);
             stats_set(&cell->thread, thread);
+            /* Before it is seen to be in use: a reader that sees no further looks no further. */
+            if (i >= image->storage->header.cells.end)
+                __atomic_store_n(&image->storage->header.cells.end, i + 1, __ATOMIC_RELAXED);
             __atomic_store_n(&cell->pool, number, __ATOMIC_RELEASE);
             return cell;
         }

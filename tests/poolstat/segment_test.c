@@ -175,6 +175,33 @@ static void a_cell_that_joins_is_copied_too(void **state) {
     expect_consistent(3);
 }
 
+/* The owner raises the end before the cell is in use. Where the end is looked at, nothing beyond it is copied. */
+static void join_at_the_end(uint64_t offset) {
+    struct poolcuda_cell *cell = &image->cells[2];
+    if (!is_time(offset, &image->pool.sequence)) return;
+    image->header.cells.end = 3;
+    cell->pool = 1;
+    move(&image->pool.sequence, &image->pool.idle_bytes, &cell->sequence, &cell->classes[CLASS].held_bytes);
+}
+
+static void a_cell_that_joins_beyond_the_end_is_copied_too(void **state) {
+    (void)state;
+    image->header.cells.end = 2;
+    owner = join_at_the_end;
+    expect_consistent(3);
+}
+
+static void what_lies_beyond_the_end_is_not_copied(void **state) {
+    (void)state;
+    image->header.cells.end = 2;
+    image->cells[2].pool = 1; /* what no owner does */
+    acted = true;
+    expect_consistent(2);
+    image->header.cells.end = CELLS + 100; /* more than there are */
+    image->cells[2].pool = 0;
+    expect_consistent(2);
+}
+
 static void allocate_and_free(uint64_t offset) {
     struct poolcuda_cell *cell = &image->cells[0];
     (void)offset;
@@ -257,6 +284,8 @@ static const struct CMUnitTest tests[] = {
     CASE(what_moves_between_cells_is_copied_again),
     CASE(what_is_in_the_midst_of_a_write_is_waited_for),
     CASE(a_cell_that_joins_is_copied_too),
+    CASE(a_cell_that_joins_beyond_the_end_is_copied_too),
+    CASE(what_lies_beyond_the_end_is_not_copied),
     CASE(what_never_rests_is_approximate_and_never_negative),
     CASE(nor_is_it_when_the_last_word_is_read_first),
     CASE(what_does_not_add_up_is_bounded),

@@ -8,6 +8,7 @@
  *   busy      a thread goes on moving bytes between two cells and the record, each time under their sequences
  *   torn      a thread goes on allocating and freeing without ever completing a write
  *   joining   a thread goes on opening cells and moving bytes from the record to each, then takes all of them back
+ *   sized     as many cells as the library has room for, most of them unused
  *   grown     records are longer than the layout's, as a later release may make them
  *   ring      more events than the ring holds
  *   bare      no pool yet
@@ -505,7 +506,8 @@ int main(int argc, char **argv) {
     segment_bytes = sizeof(struct poolcuda_header);
     sections.config = section(CONFIG, sizeof(struct poolcuda_config_entry));
     sections.pools = section(POOLS, sizeof(struct poolcuda_pool));
-    sections.cells = section(CELLS + (has("joining") ? JOINING : 0), sizeof(struct poolcuda_cell));
+    sections.cells = section(has("sized") ? POOLCUDA_MAX_CELLS : CELLS + (has("joining") ? JOINING : 0),
+                             sizeof(struct poolcuda_cell));
     sections.events = section(EVENTS, sizeof(struct poolcuda_event));
     sections.fixed = section(has("old") ? 0 : FIXED, sizeof(struct poolcuda_fixed));
     sections.map = section(has("old") ? 0 : MAP_ROWS, sizeof(struct poolcuda_map_row));
@@ -519,6 +521,7 @@ int main(int argc, char **argv) {
     header->config = sections.config;
     header->pools = sections.pools;
     header->cells = sections.cells;
+    if (has("sized")) header->cells.end = CELLS;
     header->events = sections.events;
     header->fixed = sections.fixed;
     header->map = sections.map;

@@ -41,7 +41,7 @@ static void layout_of_a_section_is_pinned(void **state) {
         PIN(poolcuda_section, offset, 0, 4),
         PIN(poolcuda_section, count, 4, 4),
         PIN(poolcuda_section, stride, 8, 4),
-        PIN(poolcuda_section, reserved, 12, 4),
+        PIN(poolcuda_section, end, 12, 4),
     };
     CHECK_PINS(poolcuda_section, 16, pins);
 }

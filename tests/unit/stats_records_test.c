@@ -225,6 +225,7 @@ static int open_many_cells(void *arg) {
     for (unsigned i = 0; i < MANY; i++) {
         cells[i] = stats_cell_open(pool, i, i % 3);
         CHECK_EQUAL(in_segment(cells[i]), i < POOLCUDA_MAX_CELLS);
+        CHECK_EQUAL(stats_header()->cells.end, i < POOLCUDA_MAX_CELLS ? i + 1 : POOLCUDA_MAX_CELLS);
         CHECK_EQUAL(cells[i]->pool, 2);
         CHECK_EQUAL(cells[i]->stream, i);
         CHECK_EQUAL(cells[i]->thread, i % 3);
