@@ -153,11 +153,15 @@ static void every_field_of_every_call_is_read_back(void **state) {
 
 /* ---- a hit is small ---- */
 
+static uint64_t hit_streams; /* in turns, each with memory of its own */
+
 static int record_hits(void *arg) {
     start_with(arg);
     for (uint64_t n = 0; n < MANY; n++) {
+        const uint64_t stream = 1 + n % hit_streams;
         struct trace_call call = {.time = trace_time(),
-                                  .number = UINT64_C(1) << 40 | n,
+                                  .number = (8 + stream) << 40 | n,
+                                  .stream = stream,
                                   .address = (n + 1) * 512,
                                   .size = 100,
                                   .operation = POOLCUDA_TRACE_ALLOC,
@@ -174,10 +178,16 @@ static int record_hits(void *arg) {
 static void a_hit_and_its_free_take_24_bytes(void **state) {
     (void)state;
     struct stat status;
-    char *path = path_of("hits");
-    child_run(record_hits, path);
-    assert_int_equal(stat(path, &status), 0);
-    assert_in_range(status.st_size, 24 * MANY, 24 * MANY + 24 * MANY / 64);
+    static const uint64_t streams[] = {1, 2, 8, 16};
+    for (size_t i = 0; i < sizeof streams / sizeof streams[0]; i++) {
+        char name[32];
+        hit_streams = streams[i];
+        snprintf(name, sizeof name, "hits-%d", (int)i);
+        char *path = path_of(name);
+        child_run(record_hits, path);
+        assert_int_equal(stat(path, &status), 0);
+        assert_in_range(status.st_size, 24 * MANY, 24 * MANY + 24 * MANY / 32);
+    }
 }
 
 /* ---- records that share a time ---- */
