@@ -71,7 +71,7 @@ struct trace_block {
 };
 extern _Thread_local struct trace_block *trace_own __attribute__((tls_model("initial-exec")));
 
-/* Both are counted up alike where each stream has memory of its own: their sum and difference would often be the same. */
+/* Both are counted up alike where each stream has memory of its own: their difference is the same. */
 static inline unsigned trace_place_number(uint64_t number, uint64_t stream) {
     return (unsigned)(stream + 4 * (number >> 40)) % POOLCUDA_TRACE_PLACES;
 }
