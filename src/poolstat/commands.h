@@ -20,9 +20,10 @@ struct command {
 
 const struct command *commands_all(size_t *count);
 const struct command *commands_find(const char *name); /* NULL when there is none */
-const struct command *commands_default(void);          /* when none is named */
+const struct command *commands_default(bool live);     /* when none is named; `live`: a live view is wanted */
 
 int command_list(const struct options *options, int argc, char **argv);
+int command_live(const struct options *options, int argc, char **argv);
 int command_show(const struct options *options, int argc, char **argv);
 int command_check(const struct options *options, int argc, char **argv);
 int command_map(const struct options *options, int argc, char **argv);

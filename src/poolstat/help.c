@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "fields.h"
 #include "grid.h"
+#include "live_keys.h"
 #include "memory.h"
 #include "poolcuda/stats.h"
 #include "poolcuda/variables.h"
@@ -18,11 +19,23 @@
 #ifdef HAVE_MICROHTTPD
 #include <microhttpd.h>
 #endif
+#ifdef HAVE_NCURSESW
+#define NCURSES_NOMACROS
+#include <curses.h>
+#endif
 #include <stdlib.h>
 
 #define INDENT 2u
 #define USAGE_WIDTH 40
 #define GAP 2
+
+#ifdef HAVE_NCURSESW
+/* "ncurses 6.4.20221231" without the name. */
+static const char *ncurses_version(void) {
+    const char *version = curses_version(), *blank = strchr(version, ' ');
+    return blank == NULL ? version : blank + 1;
+}
+#endif
 
 /* Libraries that are built in, each only where its part of poolstat is. */
 static const struct {
@@ -32,6 +45,9 @@ static const struct {
     {"jansson", jansson_version_str},
 #ifdef HAVE_MICROHTTPD
     {"libmicrohttpd", MHD_get_version},
+#endif
+#ifdef HAVE_NCURSESW
+    {"ncursesw", ncurses_version},
 #endif
 };
 
@@ -98,7 +114,8 @@ void help_command(const struct command *command) {
 void help_usage(void) {
     size_t count;
     const struct command *commands = commands_all(&count);
-    printf("Usage:\n  %-*sas poolstat %s\n", USAGE_WIDTH, "poolstat [OPTION]...", commands_default()->name);
+    printf("Usage:\n  %-*son a terminal as poolstat %s, else as poolstat %s\n", USAGE_WIDTH, "poolstat [OPTION]...",
+           commands_default(true)->name, commands_default(false)->name);
     for (size_t i = 0; i < count; i++) print_usage(&commands[i]);
     print_options(~0u);
     fputs("\n"
@@ -195,6 +212,20 @@ static void print_fields(const struct options *options) {
     }
 }
 
+static void print_keys(void) {
+    size_t count;
+    const struct live_key_line *keys = live_keys_lines(&count);
+    struct grid grid = {0};
+    grid_column(&grid, "", GRID_LEFT);
+    grid_column(&grid, "", GRID_LEFT);
+    for (size_t i = 0; i < count; i++) {
+        grid_put(&grid, keys[i].names);
+        grid_put(&grid, keys[i].help);
+    }
+    puts("Keys of the live view (poolstat on a terminal)");
+    grid_print(&grid, stdout, INDENT, 0, false);
+}
+
 int command_help(const struct options *options, int argc, char **argv) {
     const char *topic = argc > 1 ? argv[1] : NULL;
     if (topic == NULL)
@@ -203,10 +234,11 @@ int command_help(const struct options *options, int argc, char **argv) {
         print_variables(options);
     else if (strcmp(topic, "fields") == 0)
         print_fields(options);
+    else if (strcmp(topic, "keys") == 0)
+        print_keys();
     else if (commands_find(topic) != NULL)
         help_command(commands_find(topic));
     else
-        return report(options, CODE_USAGE, "there is no help on '%s'; try: poolstat help config, poolstat help fields",
-                      topic);
+        return report(options, CODE_USAGE, "there is no help on '%s'; try: poolstat help config, fields, keys", topic);
     return CODE_OK;
 }

@@ -14,6 +14,7 @@
 
 #include "commands.h"
 #include "json.h"
+#include "live.h"
 #include "options.h"
 #include "repeat.h"
 #include "report.h"
@@ -43,7 +44,7 @@ static int call(struct options *options, int argc, char **argv) {
     char *nothing[] = {NULL, NULL};
     struct options_taken taken = {.options = options};
     const int first = options_take(&taken, argc, argv, true);
-    const struct command *command = first == argc ? commands_default() : commands_find(argv[first]);
+    const struct command *command = first == argc ? commands_default(live_is_wanted(&taken)) : commands_find(argv[first]);
     const bool is_named = first != argc;
     char **rest = is_named ? argv + first : nothing;
     int count = is_named ? argc - first : 1, skipped = 1;

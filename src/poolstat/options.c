@@ -154,6 +154,12 @@ static const char *take_with(struct options *options, const char *text) {
     }
 }
 
+static const char *take_ascii(struct options *options, const char *text) {
+    (void)text;
+    options->ascii = true;
+    return NULL;
+}
+
 static const char *take_json(struct options *options, const char *text) {
     (void)text;
     options->json = true;
@@ -207,6 +213,7 @@ static const struct option_line lines[] = {
     {"classes", '\0', NULL, OPTIONS_MAP, "also of what size the blocks are", take_classes},
     {"svg", '\0', "FILE", OPTIONS_MAP, "an SVG picture in place of text; -: to the standard output", take_svg},
     {"timeout", '\0', "SECONDS", OPTIONS_CTL, "for so long an answer is awaited (5)", take_timeout},
+    {"ascii", 'U', NULL, OPTIONS_LIVE, "no characters but ASCII", take_ascii},
     {"env", 'e', "VAR=VALUE", OPTIONS_RUN, "set a variable for the program (see: poolstat help config)", take_env},
     {"listen", '\0', "ADDRESS:PORT", OPTIONS_SERVE, "where, instead of 127.0.0.1:9178; port 0: any that is free",
      take_listen},
@@ -246,6 +253,8 @@ const char *options_group_title(enum option_group group) {
         return "Of run";
     case OPTIONS_SERVE:
         return "Of serve";
+    case OPTIONS_LIVE:
+        return "Of live";
     case OPTIONS_GENERAL:
         return "General";
     }
@@ -317,9 +326,20 @@ int options_take(struct options_taken *taken, int argc, char **argv, bool stop) 
     return optind;
 }
 
+/* Index of the first option that is in none of the groups; COUNT when there is none. */
+static size_t first_outside(const struct options_taken *taken, unsigned groups) {
+    size_t i = 0;
+    while (i < COUNT && ((taken->lines >> i & 1) == 0 || (lines[i].groups & (groups | OPTIONS_GENERAL)) != 0)) i++;
+    return i;
+}
+
+bool options_fit(const struct options_taken *taken, unsigned groups) {
+    return first_outside(taken, groups) == COUNT;
+}
+
 void options_limit(struct options_taken *taken, unsigned groups, const char *command) {
-    for (size_t i = 0; i < COUNT && taken->error[0] == '\0'; i++)
-        if ((taken->lines >> i & 1) != 0 && (lines[i].groups & (groups | OPTIONS_GENERAL)) == 0)
-            snprintf(taken->error, sizeof(taken->error), "%s does not take --%s; see: poolstat %s --help", command,
-                     lines[i].name, command);
+    const size_t index = first_outside(taken, groups);
+    if (index == COUNT || taken->error[0] != '\0') return;
+    snprintf(taken->error, sizeof(taken->error), "%s does not take --%s; see: poolstat %s --help", command,
+             lines[index].name, command);
 }

@@ -10,16 +10,17 @@
 
 /* What options are about; a command takes those of some groups. */
 enum option_group {
-    OPTIONS_CHOICE = 1 << 0, /* which processes and devices */
-    OPTIONS_TIME = 1 << 1,   /* when, and how often */
-    OPTIONS_ANSWER = 1 << 2, /* JSON */
-    OPTIONS_TEXT = 1 << 3,   /* how text for people looks */
-    OPTIONS_TABLE = 1 << 4,  /* of the list */
-    OPTIONS_MAP = 1 << 5,    /* of `map` alone */
-    OPTIONS_CTL = 1 << 6,    /* of `ctl` alone */
-    OPTIONS_SERVE = 1 << 7,  /* of `serve` alone */
-    OPTIONS_RUN = 1 << 8,    /* of `run` alone */
-    OPTIONS_GENERAL = 1 << 9 /* every command takes them */
+    OPTIONS_CHOICE = 1 << 0,  /* which processes and devices */
+    OPTIONS_TIME = 1 << 1,    /* when, and how often */
+    OPTIONS_ANSWER = 1 << 2,  /* JSON */
+    OPTIONS_TEXT = 1 << 3,    /* how text for people looks */
+    OPTIONS_TABLE = 1 << 4,   /* of the list */
+    OPTIONS_MAP = 1 << 5,     /* of `map` alone */
+    OPTIONS_CTL = 1 << 6,     /* of `ctl` alone */
+    OPTIONS_SERVE = 1 << 7,   /* of `serve` alone */
+    OPTIONS_LIVE = 1 << 8,    /* of the live view alone */
+    OPTIONS_RUN = 1 << 9,     /* of `run` alone */
+    OPTIONS_GENERAL = 1 << 10 /* every command takes them */
 };
 
 struct option_line {
@@ -47,6 +48,9 @@ struct options_taken {
  * end then. With `stop` the first argument ends the options, else they may stand behind it. Reads to the end whatever
  * is wrong, so that `options` says in which form to answer. */
 int options_take(struct options_taken *taken, int argc, char **argv, bool stop);
+
+/* Nothing was given that is in none of the groups. */
+bool options_fit(const struct options_taken *taken, unsigned groups);
 
 /* Notes as wrong what was given and is in none of the groups. */
 void options_limit(struct options_taken *taken, unsigned groups, const char *command);

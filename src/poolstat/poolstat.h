@@ -52,6 +52,7 @@ struct options {
     uint32_t pool;   /* number of the one pool that map shows; 0: all */
     bool classes;    /* size classes too */
     const char *svg; /* file that map writes; NULL: none */
+    bool ascii;      /* the live view without anything but ASCII */
     size_t width;    /* columns of the terminal, 0 when lines may be of any length */
 };
 

@@ -131,8 +131,7 @@ char *text_safe(const char *bytes, size_t size) {
     return safe;
 }
 
-/* Bytes of the character at `text`, and its columns. Our own texts and escaped ones hold nothing without a width. */
-static size_t character_at(const char *text, size_t *columns) {
+size_t text_character(const char *text, size_t *columns) {
     mbstate_t state = {0};
     wchar_t character = 0;
     const size_t left = strlen(text);
@@ -149,7 +148,7 @@ static size_t character_at(const char *text, size_t *columns) {
 size_t text_width(const char *text) {
     size_t width = 0, columns;
     while (*text != '\0') {
-        text += character_at(text, &columns);
+        text += text_character(text, &columns);
         width += columns;
     }
     return width;
@@ -159,7 +158,7 @@ void text_cut(char *text, size_t width) {
     if (text_width(text) <= width || width == 0) return;
     char *at = text;
     for (size_t used = 0, columns; *at != '\0'; used += columns) {
-        const size_t bytes = character_at(at, &columns);
+        const size_t bytes = text_character(at, &columns);
         if (used + columns + 1 > width) break;
         at += bytes;
     }

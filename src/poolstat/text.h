@@ -30,6 +30,9 @@ struct text text_handle(uint64_t handle); /* "0x7f…", as a debugger shows it *
  * Reads up to a terminator, at most `size` bytes. The caller frees it. */
 char *text_safe(const char *bytes, size_t size);
 
+/* Bytes of the character at `text`, and its columns. Our own texts and escaped ones hold nothing without a width. */
+size_t text_character(const char *text, size_t *columns);
+
 size_t text_width(const char *text);     /* columns on a terminal */
 void text_cut(char *text, size_t width); /* shorten to `width` columns, the last one a mark that it was cut */
 char *text_label(const char *name);      /* a field's name as a label: "peak_live_bytes" → "peak live" */
