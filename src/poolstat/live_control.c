@@ -171,7 +171,8 @@ static void apply_typed(struct live *live) {
     }
     strcpy(live->search, live->typed);
     const size_t count = live->model.shown_count;
-    if (count != 0) find(live, (live->selected_before + count - 1) % count, true);
+    if (count == 0 || !find(live, (live->selected_before + count - 1) % count, true))
+        select_place(live, live->selected_before);
 }
 
 static void cancel_prompt(struct live *live) {
