@@ -44,7 +44,8 @@ static int call(struct options *options, int argc, char **argv) {
     char *nothing[] = {NULL, NULL};
     struct options_taken taken = {.options = options};
     const int first = options_take(&taken, argc, argv, true);
-    const struct command *command = first == argc ? commands_default(live_is_wanted(&taken)) : commands_find(argv[first]);
+    const struct command *command =
+        first == argc ? commands_default(live_is_wanted(&taken)) : commands_find(argv[first]);
     const bool is_named = first != argc;
     char **rest = is_named ? argv + first : nothing;
     int count = is_named ? argc - first : 1, skipped = 1;
