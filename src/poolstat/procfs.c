@@ -5,10 +5,12 @@
 #include "procfs.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "memory.h"
@@ -18,15 +20,55 @@
 static struct procfs_process *all;
 static size_t all_count;
 
+/* What is remembered for a while, so that answers given again and again cost little: what /proc/PID/status has of a
+ * process (its users may change, its inner pid does not), and that a process was looked for among all and not found:
+ * what has ended does not come back, but one that was killed may leave its segment behind for days. */
+#define REMEMBERED_NS UINT64_C(10000000000)
+static struct memo {
+    struct procfs_process process; /* pid 0: absent, by its inner pid */
+    uint64_t until_ns;
+} * memos;
+static size_t memo_count;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* By pid, or of an absent one (0) by its inner pid; NULL when nothing is remembered. */
+static const struct procfs_process *remembered(uint32_t pid, uint32_t inner_pid, uint64_t start_ticks) {
+    for (size_t i = 0; i < memo_count; i++) {
+        const struct procfs_process *process = &memos[i].process;
+        if (process->pid == pid && process->start_ticks == start_ticks && (pid != 0 || process->inner_pid == inner_pid))
+            return process;
+    }
+    return NULL;
+}
+
+static void remember(const struct procfs_process *process) {
+    memos = memory_grow(memos, memo_count + 1, sizeof(*memos));
+    memos[memo_count++] = (struct memo){*process, now_ns() + REMEMBERED_NS};
+}
+
+static void forget_old(void) {
+    const uint64_t now = now_ns();
+    size_t kept = 0;
+    for (size_t i = 0; i < memo_count; i++)
+        if (memos[i].until_ns > now) memos[kept++] = memos[i];
+    memo_count = kept;
+}
+
 /* State, number of threads and start time. The command in field 2 may hold blanks and parentheses, so fields are
  * counted from the last one. */
 static bool read_stat(uint32_t pid, char *state, long *threads, unsigned long long *start_ticks) {
     char path[64], line[1024];
     snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return false;
-    const size_t length = fread(line, 1, sizeof(line) - 1, file);
-    fclose(file);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const ssize_t length = read(fd, line, sizeof(line) - 1);
+    close(fd);
+    if (length <= 0) return false;
     line[length] = '\0';
     const char *rest = strrchr(line, ')');
     return rest != NULL &&
@@ -54,15 +96,27 @@ static bool read_status(uint32_t pid, struct procfs_process *process) {
     return has_uids;
 }
 
-bool procfs_read(uint32_t pid, struct procfs_process *process) {
+/* `known`: what is remembered of it will do. */
+static bool read_process(uint32_t pid, bool known, struct procfs_process *process) {
     char state;
     long threads;
     unsigned long long start_ticks;
     *process = (struct procfs_process){.pid = pid};
-    if (!read_stat(pid, &state, &threads, &start_ticks) || !read_status(pid, process)) return false;
+    if (!read_stat(pid, &state, &threads, &start_ticks)) return false;
     process->start_ticks = start_ticks;
+    const struct procfs_process *memo = known ? remembered(pid, 0, start_ticks) : NULL;
+    if (memo != NULL)
+        *process = *memo;
+    else if (!read_status(pid, process))
+        return false;
+    else if (known)
+        remember(process);
     /* A process whose first thread has ended looks dead while its others live. */
     return state != 'X' && (state != 'Z' || threads > 1);
+}
+
+bool procfs_read(uint32_t pid, struct procfs_process *process) {
+    return read_process(pid, false, process);
 }
 
 static uint32_t parent_of(uint32_t pid) {
@@ -109,13 +163,16 @@ static void read_all(void) {
 }
 
 bool procfs_find(uint32_t inner_pid, uint64_t start_ticks, struct procfs_process *process) {
-    if (procfs_read(inner_pid, process) && process->inner_pid == inner_pid && process->start_ticks == start_ticks)
+    if (read_process(inner_pid, true, process) && process->inner_pid == inner_pid &&
+        process->start_ticks == start_ticks)
         return true;
+    if (remembered(0, inner_pid, start_ticks) != NULL) return false;
     if (all == NULL) read_all();
     for (size_t i = 0; i < all_count; i++) {
         if (all[i].inner_pid != inner_pid || all[i].start_ticks != start_ticks) continue;
         return procfs_read(all[i].pid, process) && process->start_ticks == start_ticks;
     }
+    remember(&(struct procfs_process){.inner_pid = inner_pid, .start_ticks = start_ticks});
     return false;
 }
 
@@ -123,6 +180,7 @@ void procfs_forget(void) {
     free(all);
     all = NULL;
     all_count = 0;
+    forget_old();
 }
 
 static bool runs_program(uint32_t pid, const char *program) {
