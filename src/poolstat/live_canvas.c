@@ -65,6 +65,16 @@ size_t canvas_put(struct canvas *canvas, size_t row, size_t column, size_t colum
     return used;
 }
 
+void canvas_fill(struct canvas *canvas, size_t row, size_t column, size_t columns, enum live_style style,
+                 const char *glyph) {
+    struct canvas_cell cell = {"", (unsigned char)style};
+    strncpy(cell.glyph, glyph, sizeof(cell.glyph) - 1);
+    if (row >= canvas->height || column >= canvas->width || columns == 0) return;
+    if (columns > canvas->width - column) columns = canvas->width - column;
+    break_wide(canvas, row, column, column + columns);
+    for (size_t i = 0; i < columns; i++) *cell_at(canvas, row, column + i) = cell;
+}
+
 void canvas_put_right(struct canvas *canvas, size_t row, size_t column, size_t columns, enum live_style style,
                       const char *text) {
     const size_t width = text_width(text), gap = width < columns ? columns - width : 0;

@@ -51,6 +51,10 @@ void canvas_free(struct canvas *canvas);
 size_t canvas_put(struct canvas *canvas, size_t row, size_t column, size_t columns, enum live_style style,
                   const char *text);
 
+/* The same character of one column in each of `columns`. */
+void canvas_fill(struct canvas *canvas, size_t row, size_t column, size_t columns, enum live_style style,
+                 const char *glyph);
+
 /* Ends at the last of `columns`. */
 void canvas_put_right(struct canvas *canvas, size_t row, size_t column, size_t columns, enum live_style style,
                       const char *text);

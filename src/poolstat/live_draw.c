@@ -36,11 +36,6 @@ const struct draw_marks *draw_marks(bool ascii) {
     return ascii ? &ascii_only : &unicode;
 }
 
-static void repeat_mark(struct canvas *canvas, size_t row, size_t column, size_t count, enum live_style style,
-                        const char *mark) {
-    for (size_t i = 0; i < count; i++) canvas_put(canvas, row, column + i, 1, style, mark);
-}
-
 /* Up to where a bar reaches for the first `bytes`. */
 static size_t reach(uint64_t bytes, uint64_t total, size_t columns) {
     return total == 0 ? 0 : bytes >= total ? columns : (size_t)((double)bytes / (double)total * (double)columns + 0.5);
@@ -59,10 +54,10 @@ void draw_bar(struct canvas *canvas, const struct draw_marks *marks, size_t row,
     const size_t live_end = end_of(0, live, reach(live, memory->total, columns), columns);
     const size_t cached_end = end_of(live_end, held - live, reach(held, memory->total, columns), columns);
     const size_t end = end_of(cached_end, reserved - held, reach(reserved, memory->total, columns), columns);
-    repeat_mark(canvas, row, column, live_end, STYLE_LIVE, marks->live);
-    repeat_mark(canvas, row, column + live_end, cached_end - live_end, STYLE_CACHED, marks->cached);
-    repeat_mark(canvas, row, column + cached_end, end - cached_end, STYLE_RESERVED, marks->reserved);
-    repeat_mark(canvas, row, column + end, columns - end, STYLE_DIM, marks->empty);
+    canvas_fill(canvas, row, column, live_end, STYLE_LIVE, marks->live);
+    canvas_fill(canvas, row, column + live_end, cached_end - live_end, STYLE_CACHED, marks->cached);
+    canvas_fill(canvas, row, column + cached_end, end - cached_end, STYLE_RESERVED, marks->reserved);
+    canvas_fill(canvas, row, column + end, columns - end, STYLE_DIM, marks->empty);
 }
 
 double draw_largest(const double *values, size_t count) {
@@ -78,7 +73,7 @@ static void draw_column(struct canvas *canvas, const struct draw_marks *marks, s
     long left = (long)(part * (double)(rows * DRAW_LEVELS) + 0.5);
     if (left == 0 && part > 0) left = 1;
     for (size_t i = rows; i-- > 0 && left > 0; left -= (long)DRAW_LEVELS)
-        canvas_put(canvas, row + i, column, 1, style, marks->levels[left < (long)DRAW_LEVELS ? left : DRAW_LEVELS]);
+        canvas_fill(canvas, row + i, column, 1, style, marks->levels[left < (long)DRAW_LEVELS ? left : DRAW_LEVELS]);
 }
 
 void draw_history(struct canvas *canvas, const struct draw_marks *marks, size_t row, size_t rows, size_t column,
@@ -111,6 +106,6 @@ void draw_heat(struct canvas *canvas, const struct draw_marks *marks, size_t row
         if (values[i] > largest) largest = values[i];
     for (size_t i = 0; i < count; i++) {
         const unsigned level = draw_heat_level(values[i], largest);
-        repeat_mark(canvas, row, column + i * columns, columns, styles[level], marks->heat[level]);
+        canvas_fill(canvas, row, column + i * columns, columns, styles[level], marks->heat[level]);
     }
 }

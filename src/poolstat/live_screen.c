@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "live_keys.h"
+#include "memory.h"
 
 /* Functions alone: the macros of this header have names such as `move` and `clear`. */
 #define NCURSES_NOMACROS
@@ -127,17 +128,23 @@ static void set_style(unsigned char style) {
     attr_set(has_colours ? look->attributes : look->without_colours, has_colours ? (short)style : 0, NULL);
 }
 
-void screen_paint(const struct canvas *canvas) {
-    erase();
-    for (size_t row = 0; row < canvas->height; row++) {
-        const struct canvas_cell *cells = &canvas->cells[row * canvas->width];
-        for (size_t column = 0; column < canvas->width; column++) {
-            if (cells[column].glyph[0] == '\0') continue;
-            if (cells[column].style == STYLE_PLAIN && strcmp(cells[column].glyph, " ") == 0) continue;
-            set_style(cells[column].style);
-            mvaddstr((int)row, (int)column, cells[column].glyph);
-        }
+/* Cells of one style together. */
+static void paint_row(const struct canvas *canvas, size_t row, char *text) {
+    const struct canvas_cell *cells = &canvas->cells[row * canvas->width];
+    for (size_t column = 0, end; column < canvas->width; column = end) {
+        char *to = text;
+        for (end = column; end < canvas->width && cells[end].style == cells[column].style; end++)
+            to = stpcpy(to, cells[end].glyph);
+        set_style(cells[column].style);
+        mvaddstr((int)row, (int)column, text);
     }
+}
+
+void screen_paint(const struct canvas *canvas) {
+    char *text = memory_new(canvas->width + 1, sizeof(canvas->cells->glyph));
+    erase();
+    for (size_t row = 0; row < canvas->height; row++) paint_row(canvas, row, text);
+    free(text);
     attr_set(A_NORMAL, 0, NULL);
     refresh();
 }

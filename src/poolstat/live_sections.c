@@ -23,8 +23,8 @@ static void add_title(const struct live_part *part, const char *title) {
     if (part->page->height != 0) canvas_add_row(part->page);
     const size_t row = canvas_add_row(part->page);
     const size_t used = canvas_put(part->page, row, 0, SIZE_MAX, STYLE_TITLE, title);
-    for (size_t at = used + 1; at + 1 < part->page->width; at++)
-        canvas_put(part->page, row, at, 1, STYLE_DIM, part->live->marks->rule);
+    if (used + 2 < part->page->width)
+        canvas_fill(part->page, row, used + 1, part->page->width - used - 2, STYLE_DIM, part->live->marks->rule);
 }
 
 static void add_text(const struct live_part *part, enum live_style style, const char *text) {

@@ -134,6 +134,10 @@ char *text_safe(const char *bytes, size_t size) {
 size_t text_character(const char *text, size_t *columns) {
     mbstate_t state = {0};
     wchar_t character = 0;
+    if (*text >= 0x20 && *text < 0x7f) { /* nearly all of them */
+        *columns = 1;
+        return 1;
+    }
     const size_t left = strlen(text);
     const size_t used = mbrtowc(&character, text, left, &state);
     if (used == 0 || used > left) {
