@@ -107,7 +107,7 @@ static size_t longest_command(const struct live_model *model) {
     return longest < COMMAND_MOST ? longest : COMMAND_MOST;
 }
 
-/* The command takes what it needs, as long as it leaves a third for the pictures; those share the rest. */
+/* The command takes what it needs, as long as it leaves three fifths to the pictures. */
 static void share_rest(const struct live *live, size_t rest, struct layout *layout) {
     const size_t pictures = BAR_LEAST + 1 + HISTORY_LEAST + 1, longest = longest_command(&live->model);
     size_t command = longest;
@@ -116,7 +116,8 @@ static void share_rest(const struct live *live, size_t rest, struct layout *layo
         return;
     }
     if (command > rest - pictures) command = rest - pictures;
-    if (command > rest / 3 && command > COMMAND_LEAST) command = rest / 3 > COMMAND_LEAST ? rest / 3 : COMMAND_LEAST;
+    const size_t fair = rest * 2 / 5 > COMMAND_LEAST ? rest * 2 / 5 : COMMAND_LEAST;
+    if (command > fair) command = fair;
     layout->width[LIVE_SORT_COMMAND] = command;
     rest -= command;
     layout->bar_width = (rest - 2) * 3 / 7;

@@ -71,6 +71,7 @@ static void add_history(const struct live_part *part, const struct live_row *row
     const size_t columns = page->width > LABEL_COLUMNS + 1 ? page->width - LABEL_COLUMNS - 1 : 0;
     const size_t count =
         live_history_values(&row->history, figure, values, columns < LIVE_HISTORY ? columns : LIVE_HISTORY);
+    if (rows > 1 && figure != LIVE_FIGURE_LIVE) canvas_add_row(page); /* between two that fill their height */
     const size_t first = canvas_add_row(page);
     for (size_t i = 1; i < rows; i++) canvas_add_row(page);
     canvas_put(page, first, 1, SIZE_MAX, STYLE_PLAIN, name);
