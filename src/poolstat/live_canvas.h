@@ -29,6 +29,8 @@ enum live_style {
     STYLE_HEAT_2,
     STYLE_HEAT_3,
     STYLE_HEAT_4,
+    STYLE_MAP, /* of cells of the block map: this and their state (map_model.h) */
+    STYLE_MAP_LAST = STYLE_MAP + 6,
     STYLE_COUNT
 };
 

@@ -8,6 +8,7 @@
 
 #include "live_keys.h"
 #include "live_view.h"
+#include "map_model.h"
 #include "memory.h"
 #include "text.h"
 #include "words.h"
@@ -134,6 +135,17 @@ static void add_mark_line(struct canvas *page, enum live_style style, const char
     canvas_put(page, row, 16, SIZE_MAX, STYLE_PLAIN, help);
 }
 
+/* Of the block map. */
+static void add_state_line(struct canvas *page, enum map_state state) {
+    const struct map_look *look = map_look(state);
+    const size_t row = canvas_add_row(page);
+    char *text = memory_format("blocks: %s: %s", look->name, map_help(state));
+    canvas_fill(page, row, 1, 1, (enum live_style)(STYLE_MAP + state), (char[]){look->letters[0], '\0'});
+    canvas_fill(page, row, 3, 1, (enum live_style)(STYLE_MAP + state), (char[]){look->letters[1], '\0'});
+    canvas_put(page, row, 16, SIZE_MAX, STYLE_PLAIN, text);
+    free(text);
+}
+
 void live_help_draw(struct live *live, struct canvas *canvas) {
     const struct draw_marks *marks = live->marks;
     struct canvas page;
@@ -149,6 +161,8 @@ void live_help_draw(struct live *live, struct canvas *canvas) {
     add_mark_line(&page, STYLE_HISTORY, marks->levels[DRAW_LEVELS / 2],
                   "live memory, one column for each refresh, the newest to the right");
     add_mark_line(&page, STYLE_PLAIN, "~", "approximate: the process was busy");
+    canvas_add_row(&page);
+    for (unsigned i = 0; i < MAP_STATES; i++) add_state_line(&page, (enum map_state)i);
     canvas_add_row(&page);
     add_help_line(&page, "", "What each figure means: poolstat help fields");
     live_scroll_draw(live, canvas, 1, canvas->height - 2, &page);

@@ -83,8 +83,9 @@ void live_one_draw(struct live *live, struct canvas *canvas) {
     part_pools(&part);
     part_classes(&part);
     part_streams(&part);
+    part_map(&beside);
     part_events(&beside);
-    part_figures(&beside);
+    part_figures(&part);
 
     struct canvas whole;
     canvas_start(&whole, canvas->width, page.height > other.height ? page.height : other.height);

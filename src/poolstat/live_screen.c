@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "live_keys.h"
+#include "map_model.h"
 #include "memory.h"
 
 /* Functions alone: the macros of this header have names such as `move` and `clear`. */
@@ -76,13 +77,23 @@ const char *screen_refusal(void) {
     return can_move ? NULL : "this terminal (TERM) cannot move its cursor";
 }
 
+static void start_map_colours(void) {
+    _Static_assert(STYLE_MAP_LAST - STYLE_MAP + 1 == MAP_STATES, "there is a style for each state");
+    for (unsigned i = 0; i < MAP_STATES; i++) {
+        const struct map_look *look = map_look((enum map_state)i);
+        const short ink = look->ink < COLORS ? look->ink : COLOR_WHITE;
+        init_pair((short)(STYLE_MAP + i), ink, look->background);
+    }
+}
+
 static void start_colours(void) {
     has_colours = has_colors() && start_color() == OK;
     if (!has_colours) return;
     const bool own_background = use_default_colors() == OK;
-    for (int i = 1; i < STYLE_COUNT; i++)
+    for (int i = 1; i < STYLE_MAP; i++)
         init_pair((short)i, looks[i].colour < 0 && !own_background ? COLOR_WHITE : looks[i].colour,
                   own_background ? -1 : COLOR_BLACK);
+    start_map_colours();
 }
 
 const char *screen_start(bool coloured) {

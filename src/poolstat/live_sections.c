@@ -19,7 +19,7 @@
 #define CLASSES_LEAST 28u     /* shown, up to 64 GiB, also where there are no such blocks */
 #define CLASSES_LABELLED 5u   /* one label for so many */
 
-static void add_title(const struct live_part *part, const char *title) {
+void part_title(const struct live_part *part, const char *title) {
     if (part->page->height != 0) canvas_add_row(part->page);
     const size_t row = canvas_add_row(part->page);
     const size_t used = canvas_put(part->page, row, 0, SIZE_MAX, STYLE_TITLE, title);
@@ -99,7 +99,7 @@ void part_histories(const struct live_part *part, size_t rows_each) {
     char *title = memory_format("GPU %s, one column every %.3g s",
                                 text_count(row->sum.device < 0 ? TEXT_UNKNOWN : (uint64_t)row->sum.device).s,
                                 (double)part->live->delay_ns / 1e9);
-    add_title(part, title);
+    part_title(part, title);
     add_history(part, row, LIVE_FIGURE_LIVE, "live", STYLE_LIVE, rows_each);
     add_history(part, row, LIVE_FIGURE_CACHED, "cached", STYLE_CACHED, rows_each);
     add_history(part, row, LIVE_FIGURE_RESERVED, "reserved", STYLE_RESERVED, rows_each);
@@ -150,7 +150,7 @@ void part_pools(const struct live_part *part) {
         put_pool(&grid, &segment->pools[i], is_chosen ? part->live->marks->selected : "");
         styles[i] = is_chosen ? STYLE_SELECTED : STYLE_PLAIN;
     }
-    add_title(part, segment->pool_count == 0 ? "No pool is open" : "Pools");
+    part_title(part, segment->pool_count == 0 ? "No pool is open" : "Pools");
     if (segment->pool_count != 0) add_grid(part, &grid, styles, true);
     free(styles);
 }
@@ -210,7 +210,7 @@ void part_classes(const struct live_part *part) {
     const size_t columns = room / classes.count > 3 ? 3 : room / classes.count > 1 ? room / classes.count : 1;
     char *title =
         memory_format("Size classes of pool %u, up to (a shade darker: 16 times as much)", part->pool->number);
-    add_title(part, title);
+    part_title(part, title);
     add_scale(part, classes.count, columns);
     add_heat(part, "live", classes.live, classes.count, columns, text_bytes);
     add_heat(part, "cached", classes.cached, classes.count, columns, text_bytes);
@@ -241,7 +241,7 @@ void part_streams(const struct live_part *part) {
     }
     free(sums);
     char *title = memory_format("Streams of pool %u, by where blocks were allocated", part->pool->number);
-    add_title(part, title);
+    part_title(part, title);
     add_grid(part, &grid, NULL, true);
     free(title);
 }
@@ -281,7 +281,7 @@ void part_figures(const struct live_part *part) {
     put_figure(&grid, "driver_ns", text_duration(figures.driver_ns));
     put_figure(&grid, "bad_frees", text_count(figures.bad_frees));
     char *title = memory_format("Figures of pool %u", part->pool->number);
-    add_title(part, title);
+    part_title(part, title);
     add_grid(part, &grid, NULL, false);
     free(title);
 }
@@ -330,7 +330,7 @@ void part_events(const struct live_part *part) {
         put_event(&grid, segment, &segment->events[i]);
         styles[count++] = style_of(&segment->events[i]);
     }
-    add_title(part, count == 0 ? "No events" : "Events, newest first");
+    part_title(part, count == 0 ? "No events" : "Events, newest first");
     if (count != 0) add_grid(part, &grid, styles, true);
     free(styles);
 }

@@ -15,11 +15,14 @@ struct live_part {
     struct canvas *page;
 };
 
+void part_title(const struct live_part *part, const char *title); /* with a blank row before it */
+
 void part_histories(const struct live_part *part, size_t rows_each);
 void part_pools(const struct live_part *part);
 void part_classes(const struct live_part *part);
 void part_streams(const struct live_part *part);
 void part_figures(const struct live_part *part);
+void part_map(const struct live_part *part); /* nothing where no segment has a row */
 void part_events(const struct live_part *part);
 
 #endif
