@@ -128,6 +128,14 @@ EXITS = {
 }
 
 
+def keys(page):
+    yield ".Bl -tag -width Ds"
+    for names_of_key, meaning in page.keys:
+        yield f".It {escaped(names_of_key)}"
+        yield from prose(sentence(meaning))
+    yield ".El"
+
+
 def exits(page):
     """Those of which --help tells, in these words."""
     told = "\n".join(next(lines for title, lines in tables.paragraphs(page.help) if title.startswith("Exit codes")))
@@ -139,7 +147,7 @@ def exits(page):
 
 
 PARTS = {"EXITS": exits, "SYNOPSIS": synopsis, "COMMANDS": commands, "OPTIONS": options, "VARIABLES": variables, "FIELDS": fields,
-         "FIGURES": figures, "NAMES": names, "NUMBER": number}
+         "FIGURES": figures, "NAMES": names, "NUMBER": number, "KEYS": keys}
 
 
 class Page:
@@ -148,6 +156,7 @@ class Page:
         self.help = tables.run(poolstat, "--help")
         self.variables = tables.variables(poolstat)
         self.fields = tables.fields(poolstat)
+        self.keys = tables.keys(poolstat)
         self.stats = (Path(headers) / "poolcuda" / "stats.h").read_text()
 
 

@@ -84,6 +84,12 @@ def fields(poolstat):
             for title, lines in paragraphs(run(poolstat, "help", "fields"))]
 
 
+def keys(poolstat):
+    """[(names, help)] of the live view."""
+    return [re.split(r"  +", line.strip(), maxsplit=1)
+            for line in run(poolstat, "help", "keys").splitlines() if line.startswith("  ")]
+
+
 def columns(poolstat):
     """The names that -o takes, as it says them of a wrong one."""
     done = subprocess.run([poolstat, "ls", "-o", "?"], capture_output=True, text=True)

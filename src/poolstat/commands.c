@@ -11,7 +11,7 @@ static const struct command commands[] = {
     {"ls", command_list, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_ANSWER | OPTIONS_TEXT | OPTIONS_TABLE, 0, 0, "",
      "processes that run on the pool, by device"},
     {"live", command_live, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_TEXT | OPTIONS_LIVE, 0, 0, "",
-     "the same as a screen; keys: poolstat help keys"},
+     "the same as a live screen with keys (?: help)"},
     {"show", command_show, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_ANSWER | OPTIONS_TEXT, 0, 1, "[PID]",
      "everything about one of them"},
     {"check", command_check, OPTIONS_CHOICE | OPTIONS_ANSWER | OPTIONS_TEXT, 1, 1, "CONDITION",
@@ -27,7 +27,7 @@ static const struct command commands[] = {
     {"serve", command_serve, OPTIONS_CHOICE | OPTIONS_TIME | OPTIONS_SERVE, 0, 0, "",
      "a live page, and metrics for Prometheus"},
     {"help", command_help, OPTIONS_ANSWER, 0, 1, "[config|fields|keys|COMMAND]",
-     "the variables; each field; the keys; a command"},
+     "POOL_* variables; fields; keys of the live view; a command"},
 };
 #define COUNT (sizeof(commands) / sizeof(commands[0]))
 

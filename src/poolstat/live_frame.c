@@ -72,7 +72,7 @@ static void draw_keys(const struct live *live, struct line *line) {
     const struct live_key_line *lines = live_keys_lines(&count);
     for (size_t i = 0; i < count; i++) {
         if (lines[i].brief == NULL || (lines[i].pages & 1u << live->page) == 0) continue;
-        char *key = memory_format("%.*s", (int)strcspn(lines[i].names, " "), lines[i].names);
+        char *key = memory_format("%.*s", (int)strcspn(lines[i].names, ","), lines[i].names);
         if (line->at + strlen(key) + 1 + strlen(lines[i].brief) <= line->canvas->width) {
             put(line, STYLE_KEY, key);
             put_format(line, STYLE_PLAIN, " %s ", lines[i].brief);

@@ -71,6 +71,8 @@ static void add_history(const struct live_part *part, const struct live_row *row
     const size_t columns = page->width > LABEL_COLUMNS + 1 ? page->width - LABEL_COLUMNS - 1 : 0;
     const size_t count =
         live_history_values(&row->history, figure, values, columns < LIVE_HISTORY ? columns : LIVE_HISTORY);
+    bool is_known = false;
+    for (size_t i = 0; i < count; i++) is_known |= !isnan(values[i]);
     if (rows > 1 && figure != LIVE_FIGURE_LIVE) canvas_add_row(page); /* between two that fill their height */
     const size_t first = canvas_add_row(page);
     for (size_t i = 1; i < rows; i++) canvas_add_row(page);
@@ -80,7 +82,7 @@ static void add_history(const struct live_part *part, const struct live_row *row
     if (rows > 1) {
         canvas_put(page, first + 1, 1, SIZE_MAX, STYLE_DIM, "  most");
         canvas_put_right(page, first + 1, 10, LABEL_COLUMNS - 11, STYLE_DIM,
-                         value_text(figure, draw_largest(values, count)).s);
+                         value_text(figure, is_known ? draw_largest(values, count) : NAN).s);
     }
     draw_history(page, part->live->marks, first, rows, LABEL_COLUMNS, columns, style, values, count,
                  figure == LIVE_FIGURE_RATE ? 0 : most_reserved(row, columns));

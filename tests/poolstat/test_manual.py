@@ -61,6 +61,15 @@ def options_of_the_manual_are_those_of_help():
 
 
 @case
+def every_key_is_in_the_manual():
+    keys = re.findall(r"^  (\S+(?:, \S+)*)  +\S", run(POOLSTAT, "help", "keys"), re.MULTILINE)
+    if len(keys) < 20:
+        raise AssertionError(f"help keys has {keys}")
+    shown = re.findall(r"^\.It (.*)$", section(page("poolstat.1"), "KEYS"), re.MULTILINE)
+    expect([line.replace("\\e", "\\").removeprefix("\\&") for line in shown], keys)
+
+
+@case
 def every_command_is_in_the_manual():
     text = page("poolstat.1")
     expect(re.findall(r"^\.Cm (\S+)$", section(text, "SYNOPSIS"), re.MULTILINE), commands())
