@@ -47,11 +47,12 @@ missing_packages() {
     local package
     for package in "$@"; do
         case $package in
-        chromium | clang | clang-format-14 | fish | mandoc | patch | spin | valgrind | zsh) command -v "$package" >/dev/null || say "$package" ;;
+        chromium | clang | clang-format-14 | fish | mandoc | patch | spin | tmux | valgrind | zsh) command -v "$package" >/dev/null || say "$package" ;;
         gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null || say "$package" ;;
         libclang-rt-14-dev) # the fuzzer's library
             printf 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer -x c -o /dev/null - 2>/dev/null || say "$package" ;;
         python3-jsonschema) python3 -c 'import jsonschema' 2>/dev/null || say "$package" ;;
+        libncurses-dev) has_header curses.h || say "$package" ;;
         libmicrohttpd-dev) has_header microhttpd.h || say "$package" ;;
         prometheus) command -v promtool >/dev/null || say "$package" ;;
         python3-pip) python3 -m pip --version >/dev/null 2>&1 || say "$package" ;;
