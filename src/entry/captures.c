@@ -23,6 +23,36 @@ static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* never held acro
 static struct capture *list;
 static _Atomic unsigned announced; /* captures that the pool counts */
 
+/* For when host memory has run out: what is announced must be found again when it ends. Under list_lock. */
+enum { SPARES = 16 };
+static struct capture spares[SPARES];
+static bool spare_taken[SPARES];
+
+static struct capture *capture_new(void) {
+    const int error = errno;
+    struct capture *capture = malloc(sizeof *capture);
+    errno = error;
+    if (capture) return capture;
+    pthread_mutex_lock(&list_lock);
+    for (unsigned i = 0; i < SPARES && !capture; i++) {
+        if (spare_taken[i]) continue;
+        spare_taken[i] = true;
+        capture = &spares[i];
+    }
+    pthread_mutex_unlock(&list_lock);
+    return capture;
+}
+
+static void capture_free(struct capture *capture) {
+    if (capture < spares || capture >= spares + SPARES) {
+        free(capture);
+        return;
+    }
+    pthread_mutex_lock(&list_lock);
+    spare_taken[capture - spares] = false;
+    pthread_mutex_unlock(&list_lock);
+}
+
 bool captures_any(void) {
     return __builtin_expect(atomic_load_explicit(&announced, memory_order_acquire) != 0, 0);
 }
@@ -73,7 +103,7 @@ static void put(struct capture *capture) {
 }
 
 static void end_one(struct pool_system *pool, struct capture *capture) {
-    free(capture);
+    capture_free(capture);
     atomic_fetch_sub(&announced, 1);
     pool_capture_end(pool);
 }
@@ -120,12 +150,11 @@ static const void *context_of(struct device_stream stream) {
     return context;
 }
 
-/* Before the driver's call. Without host memory the capture is announced for good: nothing is pooled any more. */
+/* Before the driver's call. When even the spare ones are taken, the capture is announced for good: memory can be had,
+ * but nothing is proved idle any more. */
 static struct capture *announce(struct pool_system *pool, struct device_stream stream) {
     if (!pool) return NULL;
-    const int error = errno;
-    struct capture *capture = malloc(sizeof *capture);
-    errno = error;
+    struct capture *capture = capture_new();
     if (capture)
         *capture = (struct capture){.stream = key_of(stream), .thread = pthread_self(), .context = context_of(stream)};
     atomic_fetch_add(&announced, 1);

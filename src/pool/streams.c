@@ -470,6 +470,7 @@ static void end_list(struct pool *pool, struct stream_list *list) {
         const bool recorded = streams_mark(pool, list);
         lock_take(&pool->lock);
         if (old) pool->system->ops->fence_drop(pool->system->ops->self, old);
+        if (list->id != id) return; /* the mark has passed meanwhile, and the list is another stream's */
         if (!recorded) list_to_waiting(pool, list);
     }
     forget_name(pool, list);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Captures that begin and end in odd ways: answers as natively, nothing is served meanwhile, everything afterwards."""
-from preload import Guest, expect, same
-from tap import case, main
+import os
+
+from preload import Guest, built, expect, run, same
+from tap import case, main, skip
 
 TWO = {"SIM_DEVICES": "2"}
 
@@ -83,6 +85,15 @@ def a_graph_goes_on_using_what_it_was_captured_with():
     for variables in {}, {"POOL_FREE": "event"}:
         lines = same(["preload_capture_ordered", "used"], variables=variables)
         assert lines.count("holds 3") == 3, lines
+
+
+@case
+def captures_that_begin_without_host_memory_are_over_at_their_ends():
+    if not os.path.exists(built("preload_scarce")):
+        skip("a sanitizer has a malloc of its own")
+    lines = run(["preload_scarce"]).splitlines()
+    expected = ["failures: 80", "allocations by the driver: 0"]
+    assert lines == expected, lines
 
 
 main()
