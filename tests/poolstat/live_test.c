@@ -3,6 +3,8 @@
  * The live view without a terminal: cells, pictures, what is known of processes over time, keys, and pages of any size.
  */
 #include <math.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "testing.h"
 
@@ -584,6 +586,53 @@ static void pages_say_what_there_is(void **state) {
     live_view_free(&live);
 }
 
+/* ---- snapshots ---- */
+
+static void put_file(const char *name, const char *text) {
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void assert_file(const char *name, const char *text) {
+    char found[16] = "";
+    FILE *file = fopen(name, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(found, 1, sizeof(found) - 1, file), strlen(text));
+    fclose(file);
+    assert_string_equal(found, text);
+}
+
+static void a_snapshot_overwrites_nothing(void **state) {
+    struct live live;
+    char folder[] = "/tmp/poolstat-live-XXXXXX", names[4][64], *home = get_current_dir_name();
+    const time_t now = time(NULL);
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    for (int i = 0; i < 4; i++) { /* whichever of these seconds it will be */
+        const time_t second = now + i;
+        struct tm local;
+        localtime_r(&second, &local);
+        strftime(names[i], sizeof(names[i]), "poolstat-%Y%m%d-%H%M%S.json", &local);
+        put_file(names[i], "mine");
+    }
+    start(&live);
+    look(&live, 10, three, 3);
+    live_view_key(&live, LIVE_KEY_F12);
+    assert_true(strncmp(live.message, "saved as poolstat-", 18) == 0);
+    assert_string_equal(live.message + strlen(live.message) - 7, "-2.json");
+    assert_int_equal(access(live.message + strlen("saved as "), R_OK), 0);
+    for (int i = 0; i < 4; i++) assert_file(names[i], "mine");
+    for (int i = 0; i < 4; i++) unlink(names[i]);
+    unlink(live.message + strlen("saved as "));
+    assert_int_equal(chdir(home), 0);
+    assert_int_equal(rmdir(folder), 0);
+    free(home);
+    live_view_free(&live);
+}
+
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_stays_in_its_columns),
@@ -607,6 +656,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(enter_opens_and_escape_closes),
         cmocka_unit_test(pages_of_any_size_keep_to_it),
         cmocka_unit_test(pages_say_what_there_is),
+        cmocka_unit_test(a_snapshot_overwrites_nothing),
     };
     text_start();
     return testing_main(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
