@@ -468,7 +468,11 @@ static void a_filter_hides_what_does_not_fit(void **state) {
     live_view_key(&live, LIVE_KEY_ENTER);
     look(&live, 11, three, 3);
     assert_order(&live, "10");
-    type(&live, "\\x");
+    type(&live, "\\x\a\t");
+    live_view_key(&live, 0x301);  /* combining */
+    live_view_key(&live, 0x202e); /* turns the direction */
+    live_view_key(&live, LIVE_KEY_F12);
+    assert_string_equal(live.typed, "trax");
     live_view_key(&live, LIVE_KEY_ESCAPE); /* as it was */
     assert_order(&live, "10");
     live_view_key(&live, LIVE_KEY_ESCAPE); /* none any more */
