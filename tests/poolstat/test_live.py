@@ -487,7 +487,7 @@ def options_of_the_table_give_the_table():
         for arguments in (["-1"], ["--csv"], ["--json"], ["-n", "1"], ["-o", "pid,live"], ["--no-header"]):
             with terminal(folder, *arguments) as screen:
                 screen.wait("ended with 0")
-                screen.wait(str(started.pid), "what stays on the screen")
+                screen.wait('"error": null' if "--json" in arguments else str(started.pid), "what stays on the screen")
         with terminal(folder, "-p", str(started.pid)) as screen:
             screen.wait("quit")
         with terminal(folder, "-p", "1") as screen:
