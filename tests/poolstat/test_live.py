@@ -347,6 +347,12 @@ def pausing_holds_everything():
         expect([line for line in screen.lines() if "PAUSED" in line], [])
 
 
+def read_when_whole(screen, file):
+    """A file is seen before all of it is written."""
+    screen.wait(lambda lines: file.read_text().endswith("}\n"), f"the end of {file.name}")
+    return json.loads(file.read_text())
+
+
 @case
 def a_snapshot_is_a_file_of_its_own():
     with one_guest() as (folder, started), terminal(folder) as screen:
@@ -356,14 +362,14 @@ def a_snapshot_is_a_file_of_its_own():
             screen.wait(f"saved as poolstat-\\d{{8}}-\\d{{6}}(-\\d)?.json")
             screen.wait(lambda lines: len(list(screen.home.glob("*.json"))) == number, f"file {number}")
         for file in screen.home.glob("*.json"):
-            document = json.loads(file.read_text())
+            document = read_when_whole(screen, file)
             expect([process["pid"] for process in document["processes"]], [started.pid])
             expect(document["schema"], "poolstat/1")
             expect(file.stat().st_mode & 0o777, 0o600, "mode")
         known = set(screen.home.glob("*.json"))
         screen.keys("Enter", "F12")
         screen.wait(lambda lines: len(list(screen.home.glob("*.json"))) == 4)
-        whole = json.loads((set(screen.home.glob("*.json")) - known).pop().read_text())
+        whole = read_when_whole(screen, (set(screen.home.glob("*.json")) - known).pop())
         expect([pool["pool"] for pool in whole["process"]["pools"]], [1, 2, 3])
 
 
