@@ -139,12 +139,18 @@ static void set_style(unsigned char style) {
     attr_set(has_colours ? look->attributes : look->without_colours, has_colours ? (short)style : 0, NULL);
 }
 
-/* Cells of one style together. */
+static bool is_blank(const struct canvas_cell *cell) {
+    return cell->style == STYLE_PLAIN && cell->glyph[0] == ' ';
+}
+
+/* Cells of one style together; the blank ones at the end are there already. */
 static void paint_row(const struct canvas *canvas, size_t row, char *text) {
     const struct canvas_cell *cells = &canvas->cells[row * canvas->width];
-    for (size_t column = 0, end; column < canvas->width; column = end) {
+    size_t width = canvas->width;
+    while (width > 0 && is_blank(&cells[width - 1])) width--;
+    for (size_t column = 0, end; column < width; column = end) {
         char *to = text;
-        for (end = column; end < canvas->width && cells[end].style == cells[column].style; end++)
+        for (end = column; end < width && cells[end].style == cells[column].style; end++)
             to = stpcpy(to, cells[end].glyph);
         set_style(cells[column].style);
         mvaddstr((int)row, (int)column, text);

@@ -127,9 +127,9 @@ static void keep_rows(const struct map_reading *reading, struct segment *segment
 enum segment_result segment_map_read(struct segment *segment, segment_bytes_reader *read, const void *source) {
     const struct poolcuda_section *section = &segment->header.map;
     struct map_reading reading = {.section = section, .read = read, .source = source, .used = section->count};
-    segment->map = memory_new(section->count, sizeof(*segment->map));
+    segment->map = memory_raw(section->count, sizeof(*segment->map));
     reading.settled = memory_new(section->count, sizeof(*reading.settled));
-    for (unsigned i = 0; i < LOOKS; i++) reading.looks[i] = memory_new((uint64_t)section->count * section->stride, 1);
+    for (unsigned i = 0; i < LOOKS; i++) reading.looks[i] = memory_raw((uint64_t)section->count * section->stride, 1);
     const enum segment_result result = read_rows(&reading, segment->map);
     if (result == SEGMENT_READ) keep_rows(&reading, segment);
     for (unsigned i = 0; i < LOOKS; i++) free(reading.looks[i]);
