@@ -52,15 +52,18 @@ class Terminal:
         return self.tmux("capture-pane", "-p", *(["-e"] if coloured else [])).split("\n")
 
     def wait(self, wanted, what=""):
-        """Until a line of the screen fits the pattern, or `wanted` says yes to the lines. Returns them."""
+        """Until a line of the screen fits the pattern, or `wanted` says yes to the lines, and nothing is being drawn just
+        then. Returns them."""
         until = time.monotonic() + PATIENCE
+        lines = self.lines()
         while True:
-            lines = self.lines()
-            if wanted(lines) if callable(wanted) else any(re.search(wanted, line) for line in lines):
+            before, lines = lines, self.lines()
+            is_there = wanted(lines) if callable(wanted) else any(re.search(wanted, line) for line in lines)
+            if is_there and lines == before:
                 return lines
             if time.monotonic() > until:
                 raise AssertionError(f"{what or wanted} is not there:\n" + "\n".join(lines))
-            time.sleep(0.1)
+            time.sleep(0.03 if is_there else 0.1)
 
     def resize(self, width, height):
         self.tmux("resize-window", "-x", str(width), "-y", str(height))
