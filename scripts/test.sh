@@ -130,7 +130,8 @@ case $sanitize in
     ;;
 thread)
     # It would hold up each of the many processes for a second at its end.
-    export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0:second_deadlock_stack=1:atexit_sleep_ms=50:${TSAN_OPTIONS:-}"
+    TSAN_OPTIONS="halt_on_error=1:die_after_fork=0:second_deadlock_stack=1:atexit_sleep_ms=50:${TSAN_OPTIONS:-}"
+    export TSAN_OPTIONS="suppressions='$tree/tests/support/tsan.supp':$TSAN_OPTIONS"
     # Where addresses are more random than the sanitizer's layout of memory allows.
     if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -gt 28 ] && setarch -R true 2>/dev/null; then
         command=(setarch -R "${command[@]}")
